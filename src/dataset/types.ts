@@ -1,0 +1,30 @@
+/** Data set: shards that share a schema, and the index that knows them (design §4.3). */
+import type { BlockTable, Encoding, Schema } from "../formats/types.ts";
+
+export interface ShardRow {
+  /** Relative to the root, `/` between parts. */
+  path: string;
+  size: number;
+  mtimeNs: bigint;
+  records: number;
+  tokens: number;
+  crc32c: number;
+  encoding: Encoding;
+  blocks: number;
+  /** Records and tokens of every run of 64 blocks. */
+  runRecords: Float64Array;
+  runTokens: Float64Array;
+}
+
+export interface DatasetIndex {
+  /** Absolute folder (or URI) that shard paths are relative to. */
+  root: string;
+  format: string;
+  shards: ShardRow[];
+  schema: Schema;
+  totals: { shards: number; bytes: number; records: number; tokens: number; blocks: number };
+  /** Data fingerprint: 32 hex digits. */
+  fingerprint: string;
+  /** The block table of one shard; read when first asked for, then kept. */
+  blockTable(shard: number): Promise<BlockTable>;
+}

@@ -1,0 +1,45 @@
+/**
+ * Storage: bytes, from POSIX mounts today and from S3 later, behind one interface.
+ *
+ * Contract: reads go through I/O threads of their own; the calling thread makes no file-system call on
+ * a data mount. A short read against `size` is an error (ATH_SHARD_TRUNCATED), never a short buffer.
+ * Data files are never mapped into memory.
+ */
+
+/** What tells two contents of one path apart. POSIX: size and mtime (inode informational). S3: etag. */
+export interface ObjectVersion {
+  /** Bytes. */
+  size: number;
+  /** Modification time in nanoseconds; Lustre keeps whole seconds only. */
+  mtimeNs: bigint;
+  /** Informational; passes 2^53 on Lustre. */
+  inode?: bigint;
+  etag?: string;
+}
+
+export interface ReadableObject {
+  readonly uri: string;
+  readonly size: number;
+  readonly version: ObjectVersion;
+  /**
+   * Fills all of `target` from byte `offset`, or as much as the object holds; resolves to the bytes read.
+   * A target over shared memory is filled in place by the I/O thread; any other costs one copy.
+   */
+  readInto(target: Uint8Array, offset: number): Promise<number>;
+  close(): Promise<void>;
+}
+
+export interface ListedObject {
+  /** Path relative to the listed folder, `/` between parts. */
+  path: string;
+  version: ObjectVersion;
+}
+
+export interface Storage {
+  /** `expected`: the version in the index; another one found is ATH_SHARD_CHANGED. */
+  open(uri: string, expected?: ObjectVersion): Promise<ReadableObject>;
+  /** All plain files below a folder, in byte order of their paths; hidden folders are left out. */
+  list(folder: string): Promise<ListedObject[]>;
+  stat(uri: string): Promise<ObjectVersion & { kind: "file" | "folder" }>;
+  close(): Promise<void>;
+}
