@@ -1,0 +1,46 @@
+/**
+ * Threads: starts a worker thread from a module, both from plain compiled files and from the bundled agent
+ * (one `.js` for all: home directories are on Lustre too, so the agent opens few files).
+ *
+ * A thread module exports `run(): void`, registers itself in the bundle through `registerThread`, and reads its
+ * input from `workerData.data`.
+ */
+import { Worker, workerData } from "node:worker_threads";
+import { fileURLToPath } from "node:url";
+
+/** "io" reads files, "decode" turns raw bytes into rows. */
+export type ThreadRole = "io" | "decode";
+
+interface ThreadData {
+  role: ThreadRole;
+  module: string;
+  data: unknown;
+}
+
+const bundled = new Map<ThreadRole, () => void>();
+
+/** Called by the bundle's entry for every thread module it contains. */
+export function registerThread(role: ThreadRole, run: () => void): void {
+  bundled.set(role, run);
+}
+
+/** In a worker of the bundle: runs the module of its role. */
+export function runRegisteredThread(): void {
+  const { role } = workerData as ThreadData;
+  const run = bundled.get(role);
+  if (run === undefined) throw new Error(`no thread module for role ${role} in this bundle`);
+  run();
+}
+
+/** Starts a thread. `module`: URL of the compiled thread module (unused inside the bundle). */
+export function spawnThread(role: ThreadRole, module: URL, data: unknown): Worker {
+  const entry =
+    bundled.size > 0 ? fileURLToPath(import.meta.url) : fileURLToPath(new URL("./thread-main.js", import.meta.url));
+  const threadData: ThreadData = { role, module: module.href, data };
+  return new Worker(entry, { workerData: threadData, stdout: false, stderr: false });
+}
+
+/** The `data` given to `spawnThread`, in the thread. */
+export function threadInput<T>(): T {
+  return (workerData as ThreadData).data as T;
+}
