@@ -1,17 +1,30 @@
 // Builds everything that runs: TypeScript → dist/, AssemblyScript → dist/kernels.wasm, the agent bundle → dist/agent.js.
-// Run by the set-up; quick when nothing changed.
-import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, copyFileSync, statSync, readdirSync } from "node:fs";
-import { join, dirname } from "node:path";
+// Run by the set-up; under a second when nothing changed. Goes on after a type error, so that all faults show; exit 1.
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const bin = (name) => join(root, "node_modules", ".bin", name);
-const run = (name, args) => execFileSync(bin(name), args, { cwd: root, stdio: "inherit" });
+const run = (name, args) => {
+  const { status, error } = spawnSync(join(root, "node_modules", ".bin", name), args, { cwd: root, stdio: "inherit" });
+  if (error) throw error;
+  if (status !== 0) process.exitCode = 1;
+};
 const newest = (folder) =>
   Math.max(...readdirSync(folder, { recursive: true }).map((f) => statSync(join(folder, f)).mtimeMs));
 
 mkdirSync(join(root, "dist"), { recursive: true });
+
+// Outputs of sources that are gone: a stale test would still run.
+for (const part of ["src", "test", "bench"]) {
+  const folder = join(root, "dist", part);
+  if (!existsSync(folder)) continue;
+  for (const file of readdirSync(folder, { recursive: true })) {
+    const source = /^(.+?)(\.d\.ts|\.js|\.js\.map)$/.exec(file)?.[1];
+    if (source !== undefined && !existsSync(join(root, part, `${source}.ts`))) rmSync(join(folder, file));
+  }
+}
 run("tsc", ["-p", "tsconfig.json"]);
 
 const assembly = join(root, "src", "kernels", "assembly");
