@@ -25,6 +25,9 @@ for (const part of ["src", "test", "bench"]) {
     if (source !== undefined && !existsSync(join(root, part, `${source}.ts`))) rmSync(join(folder, file));
   }
 }
+// tsc 7.0.2 keeps old diagnostics when only `lib` has changed.
+const info = join(root, "dist", ".tsbuildinfo");
+if (existsSync(info) && statSync(info).mtimeMs < statSync(join(root, "tsconfig.json")).mtimeMs) rmSync(info);
 run("tsc", ["-p", "tsconfig.json"]);
 
 const assembly = join(root, "src", "kernels", "assembly");
