@@ -1,7 +1,7 @@
 // Builds everything that runs: TypeScript → dist/, AssemblyScript → dist/kernels.wasm, the agent bundle → dist/agent.js.
 // Run by the set-up; under a second when nothing changed. Goes on after a type error, so that all faults show; exit 1.
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -29,6 +29,8 @@ for (const part of ["src", "test", "bench"]) {
 const info = join(root, "dist", ".tsbuildinfo");
 if (existsSync(info) && statSync(info).mtimeMs < statSync(join(root, "tsconfig.json")).mtimeMs) rmSync(info);
 run("tsc", ["-p", "tsconfig.json"]);
+const cli = join(root, "dist", "src", "cli", "main.js");
+if (existsSync(cli)) chmodSync(cli, 0o755);
 
 const assembly = join(root, "src", "kernels", "assembly");
 const wasm = join(root, "dist", "kernels.wasm");

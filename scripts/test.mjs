@@ -77,7 +77,7 @@ function suites(python, scratch) {
 async function runSuite(suite, env) {
   console.log(`${suite.name} …`);
   const args = typeof suite.args === "function" ? suite.args() : suite.args;
-  const { status, late } = await stream(suite.command, args, { ...env, ...suite.env }, suite.limit);
+  const { status, late } = await stream(suite.command, args, { ...env, NO_COLOR: "1", ...suite.env }, suite.limit);
   const note = late ? `, stopped at its deadline of ${suite.limit} min` : "";
   if (suite.counts === undefined) return { passed: status === 0 ? 1 : 0, failed: status === 0 ? 0 : 1, skipped: 0, note };
   let counts;
