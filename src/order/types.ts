@@ -19,6 +19,8 @@ export interface OrderView {
   largestBlock: number;
   /** Nominal row bytes: Σ over delivered columns of max_length × 4. */
   rowBytes: number;
+  /** Some shard is a stream without seek points (gzip, zlib): random reads are impossible. @default false */
+  streams?: boolean;
 }
 
 /** Extents in file order, as columns. Extent x holds samples [sampleStart[x], sampleStart[x + 1]). */

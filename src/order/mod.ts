@@ -1,0 +1,8 @@
+/** Public face of the order; see `order.ts`. */
+export { deal, owner, type Dealt } from "./deal.ts";
+export { Epochs } from "./epochs.ts";
+export { Feistel } from "./feistel.ts";
+export { type Piece } from "./layout.ts";
+export { Mixer, permutation, PURPOSE } from "./mix.ts";
+export { Order, type Window } from "./order.ts";
+export { DEFAULT_SHUFFLE_MEMORY, defaultLanes, isHeld, resolveOrder } from "./resolve.ts";
