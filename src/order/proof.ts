@@ -1,0 +1,63 @@
+/**
+ * Proof: what was served, as numbers that can be recomputed (design §4.4.12).
+ *
+ * A row's hash is the chain of `mix.ts` over (position, shardKey, record, token); `shardKey` is the first 8
+ * bytes (little-endian) of SHA-256 of `source name \0 relative shard path`. A rank appends to
+ * `proof/RANK-START.jsonl` one header and one line a step:
+ *
+ *   {"version":1,"rank":0,"world":2,"start":"0","time":1764581045123,"view":"32 hex"}
+ *   {"position":"0","rows":32,"sum":"1234"}       position: first of the step; sum mod 2^64 over this rank's rows
+ *
+ * So the sum over ranks of a step's lines is that of the positions [position, position + rows): it does not
+ * depend on the world size. Lines are superseded, never erased: see `proof-files.ts`.
+ *
+ * @example
+ * const sum = new ProofSum();
+ * sum.add(position, shardKey("data", "a.tfrecord"), record, 0);
+ * sum.value;                                                     // 64-bit bigint
+ */
+import { createHash } from "node:crypto";
+import { Mixer } from "./mix.ts";
+import type { Order } from "./order.ts";
+
+/** What a sample is, whatever order it comes in. */
+export interface Identity {
+  shardKey: bigint;
+  /** First record of the sample, counted in the shard. */
+  record: number;
+  /** Token offset in that record. */
+  token: number;
+}
+
+export function shardKey(source: string, path: string): bigint {
+  return createHash("sha256").update(`${source}\0${path}`).digest().readBigUInt64LE(0);
+}
+
+export function rowHash(position: number, key: bigint, record: number, token: number): bigint {
+  return new Mixer().number(position).bigint(key).number(record).number(token).value;
+}
+
+/** Adds row hashes mod 2^64. */
+export class ProofSum {
+  rows = 0;
+  #sum = 0n;
+
+  add(position: number, key: bigint, record: number, token: number): void {
+    this.#sum = BigInt.asUintN(64, this.#sum + rowHash(position, key, record, token));
+    this.rows++;
+  }
+
+  get value(): bigint {
+    return this.#sum;
+  }
+}
+
+/** The sum over positions [from, to), recomputed from the order and the index. */
+export function expectedSum(order: Order, from: number, to: number, identify: (sample: number) => Identity): bigint {
+  const sum = new ProofSum();
+  for (let position = from; position < to; position++) {
+    const { shardKey: key, record, token } = identify(order.sampleAt(position));
+    sum.add(position, key, record, token);
+  }
+  return sum.value;
+}
