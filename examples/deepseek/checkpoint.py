@@ -1,0 +1,125 @@
+"""Checkpoints that appear whole or not at all, and the way back from them.
+
+    output_dir/
+      checkpoint-20/           DeepSpeed's files, renamed into place by rank 0 when all ranks have written theirs
+        athanor.json           {"step", "world", "global_batch"}: read before DeepSpeed starts
+      latest                   the newest tag, written after the rename
+      .checkpoint-30.tmp/      an unfinished one: removed at the next start
+
+The loader's state lies in DeepSpeed's `client_state` (the same on all ranks). At another world size the checkpoint
+goes through DeepSpeed's Universal Checkpoint; where that fails, only the weights are taken and the output says so.
+The order of the data is exact either way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch.distributed as dist
+
+Say = Callable[[str], None]
+
+
+class Found(NamedTuple):
+    """A whole checkpoint."""
+
+    folder: str
+    step: int
+    world: int
+    global_batch: int
+
+
+def find(output_dir: str, named: str | None = None) -> Found | None:
+    """The checkpoint `named`, else the newest whole one, else None."""
+    if named is not None:
+        folder = named if os.path.isdir(named) else os.path.join(output_dir, named)
+        if not os.path.isfile(os.path.join(folder, "athanor.json")):
+            raise SystemExit(f"--resume: {named} is not a checkpoint of train.py (no athanor.json in it)")
+    else:
+        tags = [t for t in os.listdir(output_dir) if re.fullmatch(r"checkpoint-\d+", t)]
+        if not tags:
+            return None
+        folder = os.path.join(output_dir, max(tags, key=lambda tag: int(tag.split("-")[1])))
+    with open(os.path.join(folder, "athanor.json"), encoding="utf-8") as file:
+        facts = json.load(file)
+    return Found(os.path.abspath(folder), facts["step"], facts["world"], facts["global_batch"])
+
+
+def sweep(output_dir: str) -> None:
+    """Removes what a killed run left unfinished. Rank 0, before the others start."""
+    for name in os.listdir(output_dir):
+        if re.fullmatch(r"\.checkpoint-\d+(-universal)?\.tmp", name):
+            shutil.rmtree(os.path.join(output_dir, name))
+
+
+def save(engine: Any, output_dir: str, step: int, client_state: dict[str, Any], global_batch: int) -> str:
+    """Called by all ranks after optimizer step `step`. Returns the folder."""
+    tag = f"checkpoint-{step}"
+    temporary, final = os.path.join(output_dir, f".{tag}.tmp"), os.path.join(output_dir, tag)
+    engine.save_checkpoint(output_dir, tag=os.path.basename(temporary), client_state=client_state, save_latest=False)
+    dist.barrier()
+    if dist.get_rank() == 0:
+        facts = {"step": step, "world": dist.get_world_size(), "global_batch": global_batch}
+        with open(os.path.join(temporary, "athanor.json"), "w", encoding="utf-8") as file:
+            json.dump(facts, file)
+        for name in os.listdir(temporary):
+            _fsync(os.path.join(temporary, name))
+        _fsync(temporary)
+        if os.path.exists(final):  # a run that was resumed from an older checkpoint comes by here again
+            shutil.rmtree(final)
+        os.rename(temporary, final)
+        _write_latest(output_dir, tag)
+    dist.barrier()
+    return final
+
+
+def make_universal(found: Found, output_dir: str) -> str | None:
+    """Converts a checkpoint for another world size. Rank 0 only; returns None when DeepSpeed cannot."""
+    final = os.path.join(output_dir, f"universal-{found.step}")
+    if os.path.isdir(final):
+        return final
+    temporary = os.path.join(output_dir, f".checkpoint-{found.step}-universal.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
+    command += ["--num_extract_workers", "1", "--num_merge_workers", "1"]
+    command += ["--input_folder", found.folder, "--output_folder", temporary]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        print(done.stderr[-2000:], file=sys.stderr)
+        return None
+    os.rename(temporary, final)
+    return final
+
+
+def load(engine: Any, folder: str, *, weights_only: bool) -> dict[str, Any]:
+    """Loads into the engine and returns the client state."""
+    parent, tag = os.path.split(folder)
+    path, client_state = engine.load_checkpoint(parent, tag=tag, load_module_only=weights_only)
+    if path is None:
+        raise SystemExit(f"DeepSpeed could not load {folder}")
+    return client_state
+
+
+def _write_latest(output_dir: str, tag: str) -> None:
+    temporary = os.path.join(output_dir, ".latest.tmp")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(tag)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, os.path.join(output_dir, "latest"))
+    _fsync(output_dir)
+
+
+def _fsync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
