@@ -40,6 +40,8 @@ export interface Storage {
   open(uri: string, expected?: ObjectVersion): Promise<ReadableObject>;
   /** All plain files below a folder, in byte order of their paths; hidden folders are left out. */
   list(folder: string): Promise<ListedObject[]>;
+  /** The paths of `list` without their versions: a stat asks an OST on Lustre, a name does not. */
+  names(folder: string): Promise<string[]>;
   stat(uri: string): Promise<ObjectVersion & { kind: "file" | "folder" }>;
   close(): Promise<void>;
 }

@@ -1,0 +1,69 @@
+/** Errors of storage. Each code has a section in docs/reference/errors.md. */
+import { defineError } from "../base/errors.ts";
+import type { ObjectVersion } from "./types.ts";
+
+export const ShardChanged = defineError("ATH_SHARD_CHANGED", 1);
+export const ShardTruncated = defineError("ATH_SHARD_TRUNCATED", 1);
+export const StorageIo = defineError("ATH_STORAGE_IO", 3);
+export const NotFound = defineError("ATH_NOT_FOUND", 3);
+export const AccessDenied = defineError("ATH_ACCESS_DENIED", 3);
+export const NotAFile = defineError("ATH_NOT_A_FILE", 2);
+
+/** What a thread tells of a failed call: errno name, text, and the path it concerns. */
+export interface SystemFault {
+  code: string;
+  message: string;
+  path: string;
+}
+
+/** Faults that a fresh handle can cure: an evicted client, a restarted server, a lost object that came back. */
+export const RETRIED: ReadonlySet<string> = new Set(["ESTALE", "ESHUTDOWN", "EIO", "ETIMEDOUT", "EINTR", "EAGAIN"]);
+
+/** The clear error of one errno. `byteOffset`: where the read was meant to begin. */
+export function systemError(fault: SystemFault, byteOffset?: number, tries = 1): Error {
+  const where = byteOffset === undefined ? { file: fault.path } : { file: fault.path, byteOffset };
+  const cause = fault.message;
+  switch (fault.code) {
+    case "ENOENT":
+      return new NotFound("no such file or folder", where, "check the path and that the file system is mounted", cause);
+    case "ENOTDIR":
+      return new NotFound("a part of the path is not a folder", where, "check the path", cause);
+    case "EACCES":
+    case "EPERM":
+      return new AccessDenied("reading it is not allowed for this user", where, "check owner and mode", cause);
+    case "EISDIR":
+      return new NotAFile("is a folder, expected a file", where, undefined, cause);
+    case "ELOOP":
+      return new NotFound("too many symbolic links, or a loop of them", where, "check the links", cause);
+    default:
+      return new StorageIo(
+        `the file system answered ${fault.code}${tries > 1 ? ` ${tries} times` : ""}`,
+        where,
+        "check the mount (Lustre: `lfs check osts`) and the node's kernel log",
+        cause,
+      );
+  }
+}
+
+export function changedError(path: string, found: ObjectVersion, expected: ObjectVersion): Error {
+  return new ShardChanged(
+    `changed since it was indexed: found ${versionText(found)}, expected ${versionText(expected)}`,
+    { file: path },
+    "run `athanor index` again, or put the old file back",
+  );
+}
+
+function versionText(version: ObjectVersion): string {
+  // Date holds milliseconds only; the nanoseconds tell two writes within one apart.
+  const date = new Date(Number(version.mtimeNs / 1_000_000n)).toISOString().slice(0, 19);
+  const nanoseconds = String(version.mtimeNs % 1_000_000_000n).padStart(9, "0");
+  return `${version.size} bytes of ${date}.${nanoseconds}Z`;
+}
+
+export function truncatedError(path: string, offset: number, found: number, expected: number): Error {
+  return new ShardTruncated(
+    `shard is shorter than expected: found ${found} bytes at byte ${offset}, expected ${expected}`,
+    { file: path, byteOffset: offset },
+    "copy the shard again, then run `athanor index`",
+  );
+}

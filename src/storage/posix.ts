@@ -1,0 +1,239 @@
+/**
+ * POSIX storage: files of any mounted file system, read by I/O threads (`io-pool.ts`).
+ *
+ * Contract: `Storage` of types.ts. A file is opened once for all threads and its descriptor kept in a pool; the
+ * version is checked when it is opened. A read that meets ESTALE, ESHUTDOWN, EIO, ETIMEDOUT or EINTR is tried again
+ * over a fresh descriptor, three times in all. The calling thread makes no file-system call.
+ *
+ * @example
+ * const storage = createPosixStorage();
+ * const object = await storage.open("/d/train_000.tfrecord");
+ * await object.readInto(new Uint8Array(512), 0);
+ * await storage.close();
+ */
+import { dirname } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { NotAFile, RETRIED, changedError, systemError, truncatedError } from "./errors.ts";
+import { HandlePool } from "./handles.ts";
+import { FaultError, IoPool } from "./io-pool.ts";
+import type { HungRequest, IoPoolStats } from "./io-pool.ts";
+import type { FoundFile, OpenedFile } from "./io-thread.ts";
+import type { ListedObject, ObjectVersion, ReadableObject, Storage } from "./types.ts";
+
+export interface PosixStorageOptions {
+  /** I/O threads that work at a time; more help where one read has a long way (Lustre over many OSTs). @default 4 */
+  threads?: number;
+  /** Reads in flight a target; raise it for a file system that wants deep queues. @default 4 */
+  perTarget?: number;
+  /** Threads in all, those counted that hang in a lost target. @default 64 */
+  perNode?: number;
+  /** Open files kept. @default 64 */
+  handles?: number;
+  /** A call older than this is reported to `onHang`, once. Milliseconds. @default 10000 */
+  hangAfterMs?: number;
+  onHang?: (request: HungRequest) => void;
+  /** Names the target (OST, server) that holds byte `offset` of `path`. @default the device of the file */
+  targetOf?: (path: string, offset: number) => string | undefined;
+  /** Pause before the second try; the third waits four times as long. Milliseconds. @default 250 */
+  backoffMs?: number;
+}
+
+export interface PosixStorageStats extends IoPoolStats {
+  opens: number;
+  retries: number;
+  handles: number;
+}
+
+/** Storage with what only POSIX has: reads straight into shared memory, and the watchdog's list. */
+export interface PosixStorage extends Storage {
+  /**
+   * Reads exactly [offset, offset + length) of `path` into `buffer` at `byteOffset`; resolves to `length`.
+   * `expected`: the version in the index.
+   */
+  readShared(
+    path: string,
+    expected: ObjectVersion | undefined,
+    buffer: SharedArrayBuffer,
+    byteOffset: number,
+    offset: number,
+    length: number,
+  ): Promise<number>;
+  /** Calls that have been running for longer than `hangAfterMs`. */
+  hanging(): HungRequest[];
+  stats(): PosixStorageStats;
+}
+
+/** First try included. */
+const TRIES = 3;
+
+export function createPosixStorage(options: PosixStorageOptions = {}): PosixStorage {
+  return new Posix(options);
+}
+
+class Posix implements PosixStorage {
+  private readonly pool: IoPool;
+  private readonly handles: HandlePool;
+  private readonly backoffMs: number;
+  private readonly targetOf: ((path: string, offset: number) => string | undefined) | undefined;
+  private retries = 0;
+
+  constructor(options: PosixStorageOptions) {
+    this.pool = new IoPool({
+      threads: options.threads ?? 4,
+      perTarget: options.perTarget ?? 4,
+      perNode: options.perNode ?? 64,
+      hangAfterMs: options.hangAfterMs ?? 10_000,
+      onHang: options.onHang,
+    });
+    this.handles = new HandlePool(this.pool, options.handles ?? 64);
+    this.backoffMs = options.backoffMs ?? 250;
+    this.targetOf = options.targetOf;
+  }
+
+  async open(uri: string, expected?: ObjectVersion): Promise<ReadableObject> {
+    const file = await this.withFile(uri, expected, 0, expected === undefined, (opened) => Promise.resolve(opened));
+    return new PosixObject(this, uri, versionOf(file));
+  }
+
+  async list(folder: string): Promise<ListedObject[]> {
+    const files = await this.call("list", folder);
+    return files.map((file) => ({ path: file.path, version: versionOf(file) }));
+  }
+
+  names(folder: string): Promise<string[]> {
+    return this.call("names", folder);
+  }
+
+  async stat(uri: string): Promise<ObjectVersion & { kind: "file" | "folder" }> {
+    const file = await this.call("stat", uri);
+    if (file.kind === "other") throw notAFile(uri);
+    return { ...versionOf(file), kind: file.kind };
+  }
+
+  readShared(
+    path: string,
+    expected: ObjectVersion | undefined,
+    buffer: SharedArrayBuffer,
+    byteOffset: number,
+    offset: number,
+    length: number,
+  ): Promise<number> {
+    return this.withFile(path, expected, offset, false, async (file) => {
+      const target = this.targetOf?.(path, offset) ?? `device ${file.device}`;
+      const request = { op: "read" as const, path, fd: file.fd, buffer, byteOffset, offset, length };
+      const found = await this.pool.run(request, target);
+      if (found < length) throw truncatedError(path, offset, found, length);
+      return found;
+    });
+  }
+
+  hanging(): HungRequest[] {
+    return this.pool.hanging();
+  }
+
+  stats(): PosixStorageStats {
+    return {
+      ...this.pool.stats(),
+      opens: this.handles.opens,
+      retries: this.retries,
+      handles: this.handles.size,
+    };
+  }
+
+  close(): Promise<void> {
+    return this.pool.close();
+  }
+
+  private call<Op extends "stat" | "names" | "list">(op: Op, path: string) {
+    return this.retry(undefined, () => this.pool.run<Op>({ op, path }, `folder ${dirname(path)}`));
+  }
+
+  /** Runs `work` over an open descriptor of `path`. `fresh`: not over a pooled one. */
+  private withFile<Result>(
+    path: string,
+    expected: ObjectVersion | undefined,
+    offset: number,
+    fresh: boolean,
+    work: (file: OpenedFile) => Promise<Result>,
+  ): Promise<Result> {
+    const attempt = async (): Promise<Result> => {
+      const handle = this.handles.lease(path);
+      const pooled = handle.opened !== undefined;
+      try {
+        const file = await handle.ready;
+        if (file.kind !== "file") throw notAFile(path);
+        const changed = expected !== undefined && !sameVersion(file, expected);
+        if (changed && !pooled) throw changedError(path, versionOf(file), expected);
+        if (!changed && !(fresh && pooled)) return await work(file);
+        // A pooled descriptor may be of a file that has been replaced since.
+        this.handles.drop(handle);
+      } catch (error) {
+        if (error instanceof FaultError) this.handles.drop(handle);
+        throw error;
+      } finally {
+        this.handles.giveBack(handle);
+      }
+      return attempt();
+    };
+    return this.retry(offset, attempt);
+  }
+
+  private async retry<Result>(offset: number | undefined, work: () => Promise<Result>): Promise<Result> {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!(error instanceof FaultError)) throw error;
+        const { fault } = error;
+        if (!RETRIED.has(fault.code) || tries === TRIES) throw systemError(fault, offset, tries);
+        this.retries++;
+        await sleep(this.backoffMs * 4 ** (tries - 1));
+      }
+    }
+  }
+}
+
+/** An open file. Its descriptor stays in the pool when it is closed: the next reader saves an open. */
+class PosixObject implements ReadableObject {
+  readonly uri: string;
+  readonly version: ObjectVersion;
+  private readonly storage: PosixStorage;
+
+  constructor(storage: PosixStorage, uri: string, version: ObjectVersion) {
+    this.storage = storage;
+    this.uri = uri;
+    this.version = version;
+  }
+
+  get size(): number {
+    return this.version.size;
+  }
+
+  async readInto(target: Uint8Array, offset: number): Promise<number> {
+    const length = Math.max(0, Math.min(target.byteLength, this.size - offset));
+    if (length === 0) return 0;
+    if (target.buffer instanceof SharedArrayBuffer) {
+      return this.storage.readShared(this.uri, this.version, target.buffer, target.byteOffset, offset, length);
+    }
+    const bounce = new SharedArrayBuffer(length);
+    await this.storage.readShared(this.uri, this.version, bounce, 0, offset, length);
+    target.set(new Uint8Array(bounce));
+    return length;
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+function versionOf(file: FoundFile): ObjectVersion {
+  return { size: file.size, mtimeNs: file.mtimeNs, inode: file.inode };
+}
+
+function sameVersion(found: ObjectVersion, expected: ObjectVersion): boolean {
+  return found.size === expected.size && found.mtimeNs === expected.mtimeNs;
+}
+
+function notAFile(path: string): Error {
+  return new NotAFile("is not a plain file", { file: path }, "give a file, a folder or a glob");
+}
