@@ -34,7 +34,7 @@ if (existsSync(cli)) chmodSync(cli, 0o755);
 
 const assembly = join(root, "src", "kernels", "assembly");
 const wasm = join(root, "dist", "kernels.wasm");
-if (existsSync(join(assembly, "index.ts")) && (!existsSync(wasm) || statSync(wasm).mtimeMs < newest(assembly))) {
+if (existsSync(join(assembly, "index.ts")) && (!existsSync(wasm) || statSync(wasm).mtimeMs < Math.max(newest(assembly), newest(import.meta.dirname)))) {
   run("asc", [
     "src/kernels/assembly/index.ts", "-O3", "--noAssert", "--runtime", "stub",
     "--enable", "simd,bulk-memory,threads", "--importMemory", "--sharedMemory", "--initialMemory", "4",

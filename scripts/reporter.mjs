@@ -46,5 +46,6 @@ function reason(value) {
 
 function text(error) {
   const cause = error?.cause ?? error;
+  if (error?.exitCode !== undefined) return `      the file ended with exit ${error.exitCode ?? error.signal}`;
   return (cause instanceof Error ? (cause.stack ?? cause.message) : inspect(cause)).replace(/^/gm, "      ");
 }

@@ -55,7 +55,7 @@ function suites(python, scratch) {
     return { name, part, command: python, args, limit, counts: () => junit(xml) };
   };
   const json = join(scratch, "node.json");
-  const nodeArgs = ["--enable-source-maps", "--test", "--test-concurrency=2", "--test-reporter=./scripts/reporter.mjs"];
+  const nodeArgs = ["--enable-source-maps", "--test", "--test-concurrency=2", "--test-timeout=600000", "--test-reporter=./scripts/reporter.mjs"];
   const tsTests = () => files("dist/test", ".test.js");
   return [
     { name: "types and build", part: PARTS, command: process.execPath, args: ["scripts/build.mjs"], limit: 5 },
