@@ -1,14 +1,54 @@
 import "./webassembly.ts";
+import {
+  FAULT_KIND,
+  FAULT_LENGTH_CRC,
+  FAULT_MALFORMED,
+  FAULT_NOT_PREFIX,
+  FAULT_PAYLOAD_CRC,
+  FAULT_RANGE,
+  FAULT_SEQUENCE_EXAMPLE,
+  FAULT_TOO_LONG,
+  FAULT_TRUNCATED,
+  FAULT_UNKNOWN_FEATURE,
+} from "./assembly/layout.ts";
 /**
  * Kernels: the hot loops, over addresses in one WebAssembly memory (which may be shared between threads).
  * Two implementations of one interface: AssemblyScript compiled to `kernels.wasm`, and the plain TypeScript
  * twin (`twin.ts`) that is the oracle of the tests and the fallback where WebAssembly SIMD is missing.
+ *
+ * Contract: addresses and lengths are bytes, below 4 GiB, and lie inside the memory. A kernel reads nothing outside
+ * the ranges it is given and writes nothing outside its outputs, whatever the bytes are. Results come back as
+ * values; bad bytes are a `fault`, never an exception.
+ *
+ * @example
+ * const kernels = createKernels(1 << 20); // load.ts
+ * const crc = kernels.crc32c(kernels.tables + TABLE_BYTES, 9);
  */
 
-/** Bytes of read-only tables (CRC slices, varint shuffles) that `init` writes at `tables`. */
+/** Bytes of read-only tables (CRC slices, varint shuffles) that `initTables` writes at `tables`. */
 export const TABLE_BYTES = 128 * 1024;
 
-/** Result of a kernel that can fail; offsets count from the `ptr` given to the kernel. */
+export const FAULT = {
+  lengthCrc: FAULT_LENGTH_CRC,
+  payloadCrc: FAULT_PAYLOAD_CRC,
+  /** The range ends before the record does. At the record's first byte: not even the 12 bytes of its header are there. */
+  truncated: FAULT_TRUNCATED,
+  /** 2 GiB or more. */
+  tooLong: FAULT_TOO_LONG,
+  /** Not protobuf, or not an Example. */
+  malformed: FAULT_MALFORMED,
+  /** A feature holds another kind of list (found, expected: 1 bytes, 2 float, 3 int64). */
+  kind: FAULT_KIND,
+  /** An int64 that does not fit the int32 column. */
+  range: FAULT_RANGE,
+  /** A list stored as `prefix` is not ones followed by zeros. */
+  notPrefix: FAULT_NOT_PREFIX,
+  /** statsExamples: a feature that the table does not list. */
+  unknownFeature: FAULT_UNKNOWN_FEATURE,
+  sequenceExample: FAULT_SEQUENCE_EXAMPLE,
+} as const;
+
+/** Result of a kernel that can fail; offsets count from the `ptr` (or `raw`) given to the kernel. */
 export interface KernelFault {
   /** One of `FAULT`. */
   code: number;
@@ -18,16 +58,71 @@ export interface KernelFault {
   recordOffset: number;
   /** Byte at which the fault was seen. */
   offset: number;
-  found: number;
-  expected: number;
-  /** Column (index in the plan) if one is concerned, else -1. */
+  found: bigint;
+  expected: bigint;
+  /** Column (index in the plan's request; for statsExamples: entry of the table) if one is concerned, else -1. */
   column: number;
 }
 
+export interface FrameScan {
+  /** Whole records found. */
+  records: number;
+  /** Bytes of those records. */
+  consumed: number;
+  /** Bytes in all of the record that begins at `consumed` but passes the end of the range; 0 = none. */
+  needed: number;
+  fault: KernelFault | undefined;
+}
+
+/** Arguments of decodeExamples; `DecodeRequest` of the formats without its words for messages. */
+export interface ExampleBlock {
+  raw: number;
+  rawBytes: number;
+  firstRecord: number;
+  records: number;
+  /** Address of u32[records]: address of the stored row (4-byte aligned), 0 = not wanted. */
+  rows: number;
+  plan: number;
+  shardKey: bigint;
+  checkCrc: boolean;
+}
+
+export interface ExampleRows {
+  /** Rows written; with a fault, those before it. */
+  rows: number;
+  /** Rows of which a list was cut to its maxLength. */
+  truncated: number;
+  fault: KernelFault | undefined;
+}
+
 export interface Kernels {
+  readonly implementation: "wasm" | "twin";
   readonly memory: WebAssembly.Memory;
+  /** Address of the tables, 16-byte aligned. */
+  readonly tables: number;
   /** CRC32C (Castagnoli) of `length` bytes at `ptr`, continued from `seed` (a finished CRC; default 0). */
   crc32c(ptr: number, length: number, seed?: number): number;
   /** Copies n rows' bytes [rowOffset, rowOffset + bytes) to `out`, one behind the other. `rows`: address of u32[n]. */
   gather(rows: number, n: number, rowOffset: number, bytes: number, out: number): void;
+  /**
+   * Walks at most `max` TFRecord frames. Writes the payloads' offsets (from `ptr`) and lengths to u32[max] at
+   * `offsets` and `lengths`. A record that passes the end of the range is no fault: see `needed`.
+   */
+  scanFrames(ptr: number, length: number, max: number, offsets: number, lengths: number, checkCrc: boolean): FrameScan;
+  /**
+   * Frames → CRC → tf.train.Example → stored rows (formats/types.ts), by a plan of `encodePlan` (formats/tfrecord/plan.ts).
+   * Stops at the first fault; a range that ends inside a record is one (`FAULT.truncated`). Payloads of rows
+   * that are not wanted are passed over unread.
+   */
+  decodeExamples(block: ExampleBlock): ExampleRows;
+  /**
+   * Folds what the payloads hold into a table of features (assembly/layout.ts). Returns the records folded; stops
+   * at a fault, of which `FAULT.unknownFeature` asks the caller to extend the table and go on from that record.
+   */
+  statsExamples(ptr: number, offsets: number, lengths: number, records: number, table: number): StatsScan;
+}
+
+export interface StatsScan {
+  records: number;
+  fault: KernelFault | undefined;
 }

@@ -1,0 +1,15 @@
+// Kernels in AssemblyScript: plain functions over addresses, no objects, no static data (memory is shared between threads).
+export { crc32c } from "./crc";
+export { decodedRows, decodeExamples, truncatedRows } from "./decode";
+export { faultAt, faultCode, faultColumn, faultExpected, faultFound, faultRecord, faultRecordAt } from "./fault";
+export { scanConsumed, scanFrames, scanNeeded } from "./frames";
+export { statsExamples } from "./stats";
+export { initTables, useTables } from "./tables";
+
+/** Bytes [rowOffset, rowOffset + bytes) of n rows, one behind the other. */
+export function gather(rows: usize, n: u32, rowOffset: usize, bytes: usize, out: usize): void {
+  for (let i: u32 = 0; i < n; i++) {
+    memory.copy(out, <usize>load<u32>(rows + (i << 2)) + rowOffset, bytes);
+    out += bytes;
+  }
+}

@@ -1,0 +1,246 @@
+// statsExamples: what the index learns of the features of many records.
+import { readEntry, keyAt, keyBytes, valueAt, valueBytes } from "./decode";
+import { clearFault, fault, inColumn, inRecord } from "./fault";
+import {
+  FAULT_KIND, FAULT_SEQUENCE_EXAMPLE, FAULT_UNKNOWN_FEATURE, KIND_BYTES, KIND_FLOAT, KIND_INT64, STATS_ENTRY, STATS_HEADER,
+  STATS_KIND, STATS_MAX, STATS_MAX_LENGTH, STATS_MIN, STATS_MIN_LENGTH, STATS_NAME, STATS_NAME_BYTES, STATS_NOW_COUNT,
+  STATS_NOW_KIND, STATS_NOW_MAX, STATS_NOW_MIN, STATS_NOW_PREFIX, STATS_PREFIX, STATS_PRESENT, STATS_STAMP, STATS_VALUES,
+} from "./layout";
+import { bytesOfFour, fourVarints, malformed } from "./lists";
+import { lengthAt, next, sameBytes, skipField, tagAt, varint } from "./wire";
+
+/** Folds `records` payloads (u32 offsets from `ptr`, u32 lengths) into the table; returns how many were folded. */
+export function statsExamples(ptr: usize, offsets: usize, lengths: usize, records: u32, table: usize): u32 {
+  clearFault();
+  for (let i: u32 = 0; i < records; i++) {
+    const payload = ptr + load<u32>(offsets + (i << 2));
+    inRecord(i, payload - 12);
+    const stamp = load<u32>(table, 4) + 1;
+    store<u32>(table, stamp, 4);
+    if (!walkExample(payload, payload + load<u32>(lengths + (i << 2)), table, stamp)) return i;
+    if (!fold(table, stamp, payload)) return i;
+  }
+  return records;
+}
+
+function walkExample(p: usize, end: usize, table: usize, stamp: u32): bool {
+  while (p < end) {
+    const tag = tagAt(p, end);
+    if (next == 0) return malformed(p) == 0;
+    if (tag == 0x12) {
+      fault(FAULT_SEQUENCE_EXAMPLE, p, 0, 0);
+      return false;
+    }
+    if (tag == 0x0a) {
+      const length = lengthAt(next, end);
+      if (next == 0) return malformed(p) == 0;
+      const behind = next + length;
+      if (!walkFeatures(next, behind, table, stamp)) return false;
+      p = behind;
+    } else {
+      skipField(tag, next, end);
+      if (next == 0) return malformed(p) == 0;
+      p = next;
+    }
+  }
+  return true;
+}
+
+function walkFeatures(p: usize, end: usize, table: usize, stamp: u32): bool {
+  while (p < end) {
+    const tag = tagAt(p, end);
+    if (next == 0) return malformed(p) == 0;
+    if (tag == 0x0a) {
+      const length = lengthAt(next, end);
+      if (next == 0) return malformed(p) == 0;
+      const behind = next + length;
+      if (!readEntry(next, behind)) return false;
+      const entry = find(table);
+      if (entry == 0) {
+        fault(FAULT_UNKNOWN_FEATURE, p, 0, 0);
+        return false;
+      }
+      store<u32>(entry, stamp, STATS_STAMP);
+      if (!readFeature(entry, valueAt, valueAt + valueBytes)) return false;
+      p = behind;
+    } else {
+      skipField(tag, next, end);
+      if (next == 0) return malformed(p) == 0;
+      p = next;
+    }
+  }
+  return true;
+}
+
+function find(table: usize): usize {
+  const features = load<u32>(table);
+  let entry = table + STATS_HEADER;
+  for (let f: u32 = 0; f < features; f++) {
+    if (load<u32>(entry, STATS_NAME_BYTES) == <u32>keyBytes && sameBytes(table + load<u32>(entry, STATS_NAME), keyAt, keyBytes)) return entry;
+    entry += STATS_ENTRY;
+  }
+  return 0;
+}
+
+/** The list at hand. */
+let least: i64 = 0;
+let greatest: i64 = 0;
+/** 1 while only ones were seen, 2 once zeros follow, 0 when it is no prefix mask. */
+let prefix: u32 = 1;
+
+function restart(): void {
+  least = i64.MAX_VALUE;
+  greatest = i64.MIN_VALUE;
+  prefix = 1;
+}
+
+function readFeature(entry: usize, p: usize, end: usize): bool {
+  let kind: u32 = 0;
+  let count: i32 = 0;
+  restart();
+  while (p < end) {
+    const tag = tagAt(p, end);
+    if (next == 0) return malformed(p) == 0;
+    const field = tag >>> 3;
+    if ((tag & 7) == 2 && field <= <u32>KIND_INT64) {
+      const length = lengthAt(next, end);
+      if (next == 0) return malformed(p) == 0;
+      if (kind != field) {
+        kind = field;
+        count = 0;
+        restart();
+      }
+      const behind = next + length;
+      count = readList(kind, next, behind, count);
+      if (count < 0) return false;
+      p = behind;
+    } else {
+      skipField(tag, next, end);
+      if (next == 0) return malformed(p) == 0;
+      p = next;
+    }
+  }
+  store<u32>(entry, kind, STATS_NOW_KIND);
+  store<u32>(entry, count, STATS_NOW_COUNT);
+  store<u32>(entry, prefix != 0, STATS_NOW_PREFIX);
+  store<i64>(entry, least, STATS_NOW_MIN);
+  store<i64>(entry, greatest, STATS_NOW_MAX);
+  return true;
+}
+
+function readList(kind: u32, p: usize, end: usize, count: i32): i32 {
+  const single: u32 = kind == KIND_INT64 ? 0x08 : kind == KIND_FLOAT ? 0x0d : 0x0a;
+  while (p < end) {
+    const tag = tagAt(p, end);
+    if (next == 0) return malformed(p);
+    let from = next;
+    let behind: usize;
+    if (tag == 0x0a) {
+      const length = lengthAt(next, end);
+      if (next == 0) return malformed(p);
+      from = next;
+      behind = next + length;
+    } else {
+      skipField(tag, next, end);
+      if (next == 0) return malformed(p);
+      behind = next;
+    }
+    if (tag == 0x0a || tag == single) {
+      if (kind == KIND_BYTES) count++;
+      else if (kind == KIND_INT64) count = readVarints(from, behind, count);
+      else if ((behind - from) & 3) return malformed(from);
+      else count += <i32>((behind - from) >>> 2);
+      if (count < 0) return -1;
+    }
+    p = behind;
+  }
+  return count;
+}
+
+function readVarints(p: usize, end: usize, count: i32): i32 {
+  let low = i32x4.splat(i32.MAX_VALUE);
+  let high = i32x4.splat(0);
+  let wide = false;
+  while (p < end) {
+    if (end - p >= 16) {
+      const x = v128.load(p);
+      const more = <u32>i8x16.bitmask(x);
+      // A mask column: 16 ones, then 16 zeros. Lists that are no mask leave this at the first step.
+      if (prefix != 0 && more == 0 && !v128.any_true(v128.and(x, i8x16.splat(<i8>0xfe)))) {
+        const ones = <u32>i8x16.bitmask(i8x16.eq(x, i8x16.splat(1)));
+        const head = prefix == 1 ? <u32>ctz(~ones) : 0;
+        if (ones >>> head != 0) prefix = 0;
+        else if (head < 16) prefix = 2;
+        if (ones != 0) note(1);
+        if (ones != 0xffff) note(0);
+        count += 16;
+        p += 16;
+        continue;
+      }
+      const mask = more & 0xfff;
+      const used = bytesOfFour(mask);
+      if (used != 0 && prefix == 0) {
+        const four = fourVarints(x, mask);
+        low = i32x4.min_s(low, four);
+        high = i32x4.max_s(high, four);
+        wide = true;
+        count += 4;
+        p += used;
+        continue;
+      }
+    }
+    const value = <i64>varint(p, end);
+    if (next == 0) return malformed(p);
+    note(value);
+    if (prefix != 0) {
+      if (value == 0) prefix = 2;
+      else if (value != 1 || prefix == 2) prefix = 0;
+    }
+    count++;
+    p = next;
+  }
+  if (wide) {
+    note(min(min(i32x4.extract_lane(low, 0), i32x4.extract_lane(low, 1)), min(i32x4.extract_lane(low, 2), i32x4.extract_lane(low, 3))));
+    note(max(max(i32x4.extract_lane(high, 0), i32x4.extract_lane(high, 1)), max(i32x4.extract_lane(high, 2), i32x4.extract_lane(high, 3))));
+  }
+  return count;
+}
+
+// @ts-ignore: decorator
+@inline
+function note(value: i64): void {
+  if (value < least) least = value;
+  if (value > greatest) greatest = value;
+}
+
+function fold(table: usize, stamp: u32, payload: usize): bool {
+  const features = load<u32>(table);
+  // Kinds first: a record with a fault leaves no trace in the table.
+  for (let f: u32 = 0; f < features; f++) {
+    const entry = table + STATS_HEADER + f * STATS_ENTRY;
+    const kind = load<u32>(entry, STATS_NOW_KIND);
+    const known = load<u32>(entry, STATS_KIND);
+    if (load<u32>(entry, STATS_STAMP) == stamp && kind != 0 && known != 0 && kind != known) {
+      inColumn(f);
+      fault(FAULT_KIND, payload, kind, known);
+      return false;
+    }
+  }
+  for (let f: u32 = 0; f < features; f++) {
+    const entry = table + STATS_HEADER + f * STATS_ENTRY;
+    const kind = load<u32>(entry, STATS_NOW_KIND);
+    if (load<u32>(entry, STATS_STAMP) != stamp || kind == 0) continue;
+    const count = <u64>load<u32>(entry, STATS_NOW_COUNT);
+    const present = load<u64>(entry, STATS_PRESENT);
+    store<u32>(entry, kind, STATS_KIND);
+    store<u64>(entry, present + 1, STATS_PRESENT);
+    store<u64>(entry, load<u64>(entry, STATS_VALUES) + count, STATS_VALUES);
+    if (present == 0 || count < load<u64>(entry, STATS_MIN_LENGTH)) store<u64>(entry, count, STATS_MIN_LENGTH);
+    if (count > load<u64>(entry, STATS_MAX_LENGTH)) store<u64>(entry, count, STATS_MAX_LENGTH);
+    if (kind != KIND_INT64) continue;
+    if (load<u32>(entry, STATS_NOW_PREFIX) == 0) store<u32>(entry, 0, STATS_PREFIX);
+    if (load<i64>(entry, STATS_NOW_MIN) < load<i64>(entry, STATS_MIN)) store<i64>(entry, load<i64>(entry, STATS_NOW_MIN), STATS_MIN);
+    if (load<i64>(entry, STATS_NOW_MAX) > load<i64>(entry, STATS_MAX)) store<i64>(entry, load<i64>(entry, STATS_NOW_MAX), STATS_MAX);
+  }
+  return true;
+}
