@@ -4,7 +4,7 @@
       checkpoint-20/           DeepSpeed's files, renamed into place by rank 0 when all ranks have written theirs
         athanor.json           {"step", "world", "global_batch"}: read before DeepSpeed starts
       latest                   the newest tag, written after the rename
-      .checkpoint-30.tmp/      an unfinished one: removed at the next start
+      .checkpoint-30.tmp/      an unfinished one (or a conversion): removed at the next start
 
 The loader's state lies in DeepSpeed's `client_state` (the same on all ranks). At another world size the checkpoint
 goes through DeepSpeed's Universal Checkpoint; where that fails, only the weights are taken and the output says so.
@@ -13,6 +13,7 @@ The order of the data is exact either way.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -81,21 +82,19 @@ def save(engine: Any, output_dir: str, step: int, client_state: dict[str, Any], 
 
 
 def make_universal(found: Found, output_dir: str) -> str | None:
-    """Converts a checkpoint for another world size. Rank 0 only; returns None when DeepSpeed cannot."""
-    final = os.path.join(output_dir, f"universal-{found.step}")
-    if os.path.isdir(final):
-        return final
-    temporary = os.path.join(output_dir, f".checkpoint-{found.step}-universal.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    """Converts a checkpoint for another world size into a folder to load and then remove. Rank 0 only; None when
+    DeepSpeed cannot."""
+    folder = os.path.join(output_dir, f".checkpoint-{found.step}-universal.tmp")
     command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
     command += ["--num_extract_workers", "1", "--num_merge_workers", "1"]
-    command += ["--input_folder", found.folder, "--output_folder", temporary]
+    command += ["--input_folder", found.folder, "--output_folder", folder]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(output_dir, "latest_universal"))  # names the folder that will be removed
     if done.returncode != 0:
         print(done.stderr[-2000:], file=sys.stderr)
         return None
-    os.rename(temporary, final)
-    return final
+    return folder
 
 
 def load(engine: Any, folder: str, *, weights_only: bool) -> dict[str, Any]:

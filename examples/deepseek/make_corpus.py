@@ -36,7 +36,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def texts(source: Path, limit: int) -> Iterator[str]:
-    """Readable text files below `source`, in an order that mixes folders but is the same on every run, `limit` bytes."""
+    """Readable text files below `source`, in an order that mixes folders, the same on every run."""
     files = []
     for folder, folders, names in os.walk(source):
         folders[:] = sorted(f for f in folders if f not in ("site-packages", "__pycache__") and not f.startswith("."))
@@ -145,7 +145,7 @@ def crc_table() -> npt.NDArray[np.uint32]:
 
 
 def masked_crcs(parts: list[bytes]) -> npt.NDArray[np.uint32]:
-    """Masked CRC32C of every part. All parts advance together, one byte a turn: longest first, so a turn is a prefix."""
+    """Masked CRC32C of every part. All parts advance together, a byte a turn; longest first: live ones are a prefix."""
     table = crc_table()
     length = np.array([len(p) for p in parts])
     by_length = np.argsort(-length, kind="stable")

@@ -62,7 +62,7 @@ def keep_gradients_in_step(model: torch.nn.Module) -> None:
 def deepspeed_config(
     path: str, *, micro_batch: int, grad_accum: int, lr: float | None, warmup: int | None, on_cpu: bool, say: Say
 ) -> dict[str, Any]:
-    """The file at `path` with the keys that DeepSpeed requires and the file leaves to the flags; each change is said."""
+    """The file at `path` with the keys that DeepSpeed requires and that the flags know; each change is said."""
     with open(path, encoding="utf-8") as file:
         config: dict[str, Any] = json.load(file)
     name = os.path.basename(path)

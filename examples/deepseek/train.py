@@ -30,9 +30,8 @@ import checkpoint
 import deepspeed
 import torch
 import torch.distributed as dist
-from model import deepspeed_config, keep_gradients_in_step, load_model
-
 from athanor.torch import Loader
+from model import deepspeed_config, keep_gradients_in_step, load_model
 
 ID_BASE, ID_TOKENS = 251, 4  # make_corpus.py --ids
 
@@ -94,21 +93,9 @@ def plan_resume(args: argparse.Namespace, world: int, global_batch: int) -> chec
     return found
 
 
-class Log:
-    """log.jsonl and the terminal, both of rank 0."""
-
-    def __init__(self, output_dir: str, rank: int) -> None:
-        self.file = open(os.path.join(output_dir, "log.jsonl"), "a", encoding="utf-8") if rank == 0 else None
-
-    def say(self, text: str) -> None:
-        if self.file is not None:
-            print(f"[train] {text}", flush=True)
-
-    def step(self, line: dict[str, Any], seconds: float) -> None:
-        if self.file is not None:
-            self.file.write(json.dumps(line) + "\n")
-            self.file.flush()
-            print(f"[train] step {line['step']:>5}  loss {line['loss']:.4f}  {seconds:.2f} s", flush=True)
+def append_line(path: str, line: dict[str, Any]) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
 
 
 def remove_shared_memory_names(rank: int) -> None:
@@ -137,10 +124,14 @@ def train(args: argparse.Namespace) -> None:
         os.makedirs(args.output_dir, exist_ok=True)
         checkpoint.sweep(args.output_dir)
     dist.barrier()
-    log = Log(args.output_dir, rank)
+
+    def say(text: str) -> None:
+        if rank == 0:
+            print(f"[train] {text}", flush=True)
+
     found = plan_resume(args, world, global_batch)
     if args.resume is not None and found is None:
-        log.say(f"--resume: no checkpoint in {args.output_dir} yet, starting at step 0")
+        say(f"--resume: no checkpoint in {args.output_dir} yet, starting at step 0")
 
     config = deepspeed_config(
         args.deepspeed,
@@ -149,18 +140,18 @@ def train(args: argparse.Namespace) -> None:
         lr=args.learning_rate,
         warmup=args.warmup_steps,
         on_cpu=on_cpu,
-        say=log.say,
+        say=say,
     )
     universal: list[str | None] = [None]
     if found is not None and found.world != world:
-        log.say(f"{found.folder} comes from {found.world} ranks, this run has {world}: Universal Checkpoint")
+        say(f"{found.folder} comes from {found.world} ranks, this run has {world}: Universal Checkpoint")
         if rank == 0:
             universal[0] = checkpoint.make_universal(found, args.output_dir)
         dist.broadcast_object_list(universal)
         if universal[0] is not None:
             config["checkpoint"] = {"load_universal": True}
 
-    model = load_model(args.model_name_or_path, allow_hub=args.allow_hub, seed=args.seed, say=log.say)
+    model = load_model(args.model_name_or_path, allow_hub=args.allow_hub, seed=args.seed, say=say)
     keep_gradients_in_step(model)
     vocabulary = model.get_input_embeddings().num_embeddings
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
@@ -178,11 +169,14 @@ def train(args: argparse.Namespace) -> None:
     if found is not None:
         weights_only = found.world != world and universal[0] is None
         if weights_only:
-            log.say("notice: the Universal Checkpoint failed: weights only, optimizer and schedule start anew")
+            say("notice: the Universal Checkpoint failed: weights only, optimizer and schedule start anew")
         client = checkpoint.load(engine, universal[0] or found.folder, weights_only=weights_only)
+        dist.barrier()
+        if rank == 0:
+            checkpoint.sweep(args.output_dir)  # the converted copy
         loader.load_state_dict(client["loader"])
         step, epoch = client["step"], client["epoch"]
-        log.say(f"resumed from {found.folder}: step {step}, position {client['loader']['position']}")
+        say(f"resumed from {found.folder}: step {step}, position {client['loader']['position']}")
 
     stop = False
 
@@ -191,13 +185,12 @@ def train(args: argparse.Namespace) -> None:
         stop = True
 
     signal.signal(signal.SIGTERM, on_sigterm)
-    id_file = open(f"{args.log_ids}.rank{rank}", "a", encoding="utf-8") if args.log_ids else None
     saved = step
 
     def save() -> None:
         nonlocal saved
         state = {"loader": loader.state_dict(), "step": step, "epoch": epoch}
-        log.say(f"saved {checkpoint.save(engine, args.output_dir, step, state, global_batch)}")
+        say(f"saved {checkpoint.save(engine, args.output_dir, step, state, global_batch)}")
         saved = step
 
     ended = 0 <= args.max_steps <= step
@@ -208,7 +201,7 @@ def train(args: argparse.Namespace) -> None:
             input_ids, mask = batch["input_ids"], batch["attention_mask"]
             if int(input_ids.max()) >= vocabulary:
                 raise SystemExit(f"token {int(input_ids.max())} in {args.data_dir}: the model knows {vocabulary}")
-            if id_file is not None:
+            if args.log_ids:
                 ids += decoded_ids(input_ids)
             input_ids, mask = input_ids.to(engine.device), mask.to(engine.device)
             labels = input_ids.masked_fill(mask == 0, -100)
@@ -224,10 +217,11 @@ def train(args: argparse.Namespace) -> None:
             dist.all_reduce(both)  # all ranks stop at the same step
             line = {"step": step, "epoch": epoch, "loss": float(both[0])}
             line |= {"position": int(loader.state_dict()["position"]), "lr": engine.get_lr()[0]}
-            log.step(line, time.monotonic() - began)
-            if id_file is not None:
-                id_file.write(json.dumps({"step": step, "rank": rank, "ids": ids}) + "\n")
-                id_file.flush()
+            if rank == 0:
+                append_line(os.path.join(args.output_dir, "log.jsonl"), line)
+            say(f"step {step:>5}  loss {line['loss']:.4f}  {time.monotonic() - began:.2f} s")
+            if args.log_ids:
+                append_line(f"{args.log_ids}.rank{rank}", {"step": step, "rank": rank, "ids": ids})
             loss_sum, ids, began = torch.zeros_like(loss_sum), [], time.monotonic()
             if args.save_steps > 0 and step % args.save_steps == 0:
                 save()
@@ -239,7 +233,7 @@ def train(args: argparse.Namespace) -> None:
     if saved != step:
         save()
     loader.close()
-    log.say(f"done: step {step}")
+    say(f"done: step {step}")
     dist.barrier()
     dist.destroy_process_group()
 
