@@ -156,9 +156,12 @@ async function step(name, command, args, { quiet = false } = {}) {
   const seconds = () => Math.round((Date.now() - began) / 1000);
   const beat = setInterval(() => say(`${name}: ${seconds()} s`), 15_000);
   const chunks = [];
+  let stop;
   try {
     const status = await new Promise((resolve, reject) => {
       const child = spawn(command, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
+      stop = () => child.kill();
+      process.once("exit", stop);
       child.stdout.on("data", (chunk) => chunks.push(chunk));
       child.stderr.on("data", (chunk) => chunks.push(chunk));
       child.on("error", reject);
@@ -170,6 +173,7 @@ async function step(name, command, args, { quiet = false } = {}) {
     }
   } finally {
     clearInterval(beat);
+    process.off("exit", stop);
   }
   if (!quiet) say(`${name}: done in ${seconds()} s`);
 }

@@ -25,7 +25,7 @@ await main(async () => {
   }
   process.once("exit", () => running.forEach((child) => kill(child, "SIGKILL")));
   const began = Date.now();
-  const { python, env } = await ensureSetup({ python: only !== "ts", build: false });
+  const { python, env } = await ensureSetup({ build: false });
   console.log(`set-up: ${minutes(began)}`);
 
   const scratch = mkdtempSync(join(tmpdir(), "athanor-test-"));
@@ -51,7 +51,7 @@ function suites(python, scratch) {
   const settings = ["--config", "python/pyproject.toml"];
   const pytest = (name, part, path, limit) => {
     const xml = join(scratch, `${name.replaceAll(" ", "-")}.xml`);
-    const args = ["-m", "pytest", path, "-q", "-ra", "-c", "python/pyproject.toml", "--rootdir", ".", `--junitxml=${xml}`];
+    const args = ["-m", "pytest", path, "-q", "-ra", "-c", "python/pyproject.toml", "--rootdir", "python", `--junitxml=${xml}`];
     return { name, part, command: python, args, limit, counts: () => junit(xml) };
   };
   const json = join(scratch, "node.json");
