@@ -11,16 +11,27 @@ export interface ShardRow {
   crc32c: number;
   encoding: Encoding;
   blocks: number;
+  /** Records of its largest block. */
+  largestBlock: number;
   /** Records and tokens of every run of 64 blocks. */
   runRecords: Float64Array;
   runTokens: Float64Array;
+}
+
+/** A file beside the shards that is not data (README, JSON …). */
+export interface IgnoredFile {
+  path: string;
+  /** What it is. */
+  why: string;
 }
 
 export interface DatasetIndex {
   /** Absolute folder (or URI) that shard paths are relative to. */
   root: string;
   format: string;
+  /** In byte order of their paths. */
   shards: ShardRow[];
+  ignored: IgnoredFile[];
   schema: Schema;
   totals: { shards: number; bytes: number; records: number; tokens: number; blocks: number };
   /** Data fingerprint: 32 hex digits. */

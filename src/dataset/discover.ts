@@ -1,0 +1,131 @@
+/**
+ * Discover: which files a source names. A source is a folder (all plain files below it), one file, or a glob
+ * (`*`, `?`, `[a-z]`, `{a,b}`, `**` for any folders). Hidden names, `.athanor` among them, are left out.
+ * Looks at names only; which of the files are shards is decided by their content (`index-build.ts`).
+ *
+ * @example
+ * await discover("/d/train_*.tfrecord", storage); // { root: "/d", paths: ["train_000.tfrecord", …], … }
+ */
+import { createHash } from "node:crypto";
+import { basename, dirname, join, relative, resolve } from "node:path";
+import type { Storage } from "../storage/types.ts";
+import { NoShards, SourceUnsupported } from "./errors.ts";
+
+export interface Discovered {
+  /** Absolute folder that `paths` are relative to: the one given, for a glob the longest common one. */
+  root: string;
+  /** Where the index of exactly this set of files belongs. */
+  indexDir: string;
+  /** In byte order. */
+  paths: string[];
+}
+
+const INDEX_FOLDER = ".athanor";
+
+/** Throws ATH_NO_SHARDS, ATH_NOT_FOUND, ATH_SOURCE_UNSUPPORTED (`s3://…` until that storage is there). */
+export async function discover(source: string, storage: Storage, indexDir?: string): Promise<Discovered> {
+  const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(source)?.[1];
+  if (scheme !== undefined) {
+    throw new SourceUnsupported(
+      `${scheme}:// cannot be read yet, only paths of mounted file systems`,
+      { file: source },
+      "give a path, or copy the data to a mounted file system",
+    );
+  }
+  const path = resolve(source);
+  const { root, paths } = await files(source, path, storage);
+  const fallback = root === path ? join(root, INDEX_FOLDER) : join(root, INDEX_FOLDER, "sets", setName(root, path));
+  const folder = indexDir === undefined ? fallback : resolve(indexDir);
+  // An index folder inside the data whose name is not hidden.
+  const inside = relative(root, folder);
+  const outside = paths.filter((name) => inside === "" || !name.startsWith(`${inside}/`));
+  if (outside.length === 0) {
+    throw new NoShards("no files found", { file: source }, "give a folder, file or glob that holds shards");
+  }
+  return { root, indexDir: folder, paths: outside };
+}
+
+async function files(source: string, path: string, storage: Storage): Promise<{ root: string; paths: string[] }> {
+  // A path that exists is never taken for a glob, whatever characters are in its name.
+  const kind = await kindOf(path, storage);
+  if (kind === "folder") return { root: path, paths: await storage.names(path) };
+  if (kind === "file") return { root: dirname(path), paths: [basename(path)] };
+  const parts = path.split("/");
+  const first = parts.findIndex((part) => /[*?[{]/.test(part));
+  if (first < 0) await storage.stat(path); // Throws: there is no such file.
+  const prefix = parts.slice(0, first).join("/") || "/";
+  const pattern = globPattern(parts.slice(first).join("/"));
+  const names = (await storage.names(prefix)).filter((name) => pattern.test(name));
+  if (names.length === 0) throw new NoShards("the glob matches no file", { file: source }, "check the pattern");
+  const common = commonFolder(names);
+  return { root: join(prefix, common), paths: common === "" ? names : names.map((name) => name.slice(common.length + 1)) };
+}
+
+async function kindOf(path: string, storage: Storage): Promise<"file" | "folder" | undefined> {
+  try {
+    return (await storage.stat(path)).kind;
+  } catch (error) {
+    if ((error as { code?: string }).code === "ATH_NOT_FOUND") return undefined;
+    throw error;
+  }
+}
+
+function commonFolder(names: readonly string[]): string {
+  let common = dirname(names[0]!).split("/");
+  if (common[0] === ".") return "";
+  for (const name of names) {
+    const parts = dirname(name).split("/");
+    let same = 0;
+    while (same < common.length && common[same] === parts[same]) same++;
+    common = common.slice(0, same);
+  }
+  return common.join("/");
+}
+
+/** Indexes of several file sets of one folder lie side by side; the pattern tells them apart. */
+function setName(root: string, path: string): string {
+  return createHash("sha256").update(relative(root, path)).digest("hex").slice(0, 16);
+}
+
+/** A glob as a regular expression over `/`-separated relative paths. Unclosed brackets are plain characters. */
+export function globPattern(glob: string): RegExp {
+  let pattern = "";
+  let braces = 0;
+  for (let at = 0; at < glob.length; at++) {
+    const char = glob[at]!;
+    if (char === "*" && glob[at + 1] === "*") {
+      at++;
+      // `**/` matches no folder, too.
+      if (glob[at + 1] === "/") {
+        at++;
+        pattern += "(?:.*/)?";
+      } else {
+        pattern += ".*";
+      }
+    } else if (char === "*") {
+      pattern += "[^/]*";
+    } else if (char === "?") {
+      pattern += "[^/]";
+    } else if (char === "[" && glob.indexOf("]", at + 2) > 0) {
+      const end = glob.indexOf("]", at + 2);
+      const inner = glob.slice(at + 1, end).replace(/\\/g, "\\\\").replace(/\[/g, "\\[");
+      pattern += inner.startsWith("!") ? `[^/${inner.slice(1)}]` : `[${inner.replace(/^\^/, "\\^")}]`;
+      at = end;
+    } else if (char === "{" && glob.indexOf("}", at) > 0) {
+      braces++;
+      pattern += "(?:";
+    } else if (char === "}" && braces > 0) {
+      braces--;
+      pattern += ")";
+    } else if (char === "," && braces > 0) {
+      pattern += "|";
+    } else {
+      pattern += char.replace(/[.+^${}()|[\]\\]/, "\\$&");
+    }
+  }
+  try {
+    return new RegExp(`^${pattern}$`, "su");
+  } catch (error) {
+    throw new SourceUnsupported(`this glob cannot be understood: ${glob}`, {}, "check its brackets and braces", error);
+  }
+}

@@ -1,0 +1,184 @@
+/**
+ * Building an index, or bringing it up to date: a shard whose path, size and mtime are those of the index is not read
+ * again, new and changed ones are read whole, those that are gone are dropped.
+ *
+ * @example
+ * const storage = createPosixStorage();
+ * const index = await buildIndex("/d", { storage, progress: (done, total) => console.error(done, total) });
+ */
+import { join } from "node:path";
+import { AthanorError } from "../base/errors.ts";
+import { createKernels } from "../kernels/load.ts";
+import type { ObjectVersion, Storage } from "../storage/types.ts";
+import { discover } from "./discover.ts";
+import { FormatConflict, IndexCorrupt, NoShards } from "./errors.ts";
+import { dataFingerprint } from "./fingerprint.ts";
+import { INDEX_VERSION, tableName } from "./index-layout.ts";
+import type { Manifest, ShardTable } from "./index-layout.ts";
+import { StoredIndex, readIndex, readTable } from "./index-read.ts";
+import { IndexWriter } from "./index-write.ts";
+import { isKnownNonData } from "./non-data.ts";
+import { SchemaMerge } from "./schema.ts";
+import { scanShard } from "./shard-scan.ts";
+import type { ScannedShard } from "./shard-scan.ts";
+import type { DatasetIndex, IgnoredFile, ShardRow } from "./types.ts";
+
+export interface BuildOptions {
+  storage: Storage;
+  /** Where the index goes when the data is read-only. @default `.athanor` in the folder */
+  indexDir?: string | undefined;
+  /** Reads every shard again, whatever the index says. @default false */
+  rebuild?: boolean;
+  /** Bytes read of those to be read, and the path in work. */
+  progress?: ((done: number, total: number, path: string) => void) | undefined;
+  /** false: the index is made in memory only. @default true */
+  write?: boolean;
+  /** Told of each shard that was read, in order of paths. */
+  onRead?: (path: string) => void;
+}
+
+interface File {
+  path: string;
+  version: ObjectVersion;
+}
+
+/** Kernel memory for one shard's buffers to begin with; a format grows it for a record that is larger. */
+const SCAN_BYTES = 32 * 1024 * 1024;
+
+/** Stats in flight: each takes a round trip to an OST on Lustre. */
+const CONCURRENT_STATS = 16;
+
+/**
+ * Throws what `discover` throws, the first content fault of a shard (file, record, byte offset), ATH_FORMAT_CONFLICT,
+ * ATH_SCHEMA_CONFLICT, and ATH_INDEX_READONLY before anything is read.
+ */
+export async function buildIndex(source: string, options: BuildOptions): Promise<DatasetIndex> {
+  const { storage } = options;
+  const { root, indexDir, paths } = await discover(source, storage, options.indexDir);
+  const old = options.rebuild === true ? undefined : await oldIndex(root, indexDir, storage);
+  const files = await statAll(root, paths, storage);
+  const known = await knownShards(old, indexDir, storage);
+  const isKnown = ({ path, version }: File): boolean => {
+    const row = known.get(path);
+    return row !== undefined && row.size === version.size && row.mtimeNs === version.mtimeNs;
+  };
+  const present = new Set(paths);
+  const ignored = (old?.ignored ?? []).filter(({ path }) => present.has(path));
+  const passed = new Set(ignored.map(({ path }) => path));
+  const fresh = files.filter((file) => !isKnown(file) && !passed.has(file.path));
+  const kept = files.filter(isKnown).map(({ path }) => known.get(path)!);
+  const asBefore = old !== undefined && kept.length === old.shards.length && ignored.length === old.ignored.length;
+  if (asBefore && fresh.length === 0) return old;
+
+  const writer = options.write === false ? undefined : new IndexWriter(indexDir, source);
+  await writer?.prepare();
+  // Block tables of a large set do not fit in memory; they are kept only when there is no file to read them from.
+  const tables = new Map<string, ShardTable>();
+  const schema = new SchemaMerge(root);
+  const rows = new Map(kept.map((row) => [row.path, row]));
+  const formats = new Map(kept.map((row) => [row.path, old!.format]));
+  for (const row of kept) schema.add(row.path, (await readTable(storage, indexDir, row)).schema);
+  for await (const shard of scanAll(root, fresh, ignored, options)) {
+    formats.set(shard.row.path, shard.format);
+    rows.set(shard.row.path, shard.row);
+    schema.add(shard.row.path, shard.table.schema);
+    if (writer === undefined) tables.set(shard.row.path, shard.table);
+    else await writer.writeTable(shard.table);
+  }
+  // `files` is in byte order of paths, and so is everything made from it.
+  const shards = files.flatMap(({ path }) => rows.get(path) ?? []);
+  if (shards.length === 0) {
+    const { path, why } = ignored[0]!;
+    throw new NoShards(`none of ${files.length} files is a shard; ${path}: ${why}`, { file: source });
+  }
+  const manifest: Manifest = {
+    version: INDEX_VERSION,
+    format: oneFormat(root, shards, formats),
+    fingerprint: dataFingerprint(shards),
+    totals: totalsOf(shards),
+    schema: schema.result(),
+    ignored: ignored.sort((a, b) => Buffer.compare(Buffer.from(a.path), Buffer.from(b.path))),
+  };
+  await writer?.publish(manifest, shards);
+  return new StoredIndex({ root, manifest, shards }, async (shard) => {
+    return tables.get(shard.path) ?? (await readTable(storage, indexDir, shard));
+  });
+}
+
+/** Reads `fresh` one after the other; adds what is no data to `ignored`. */
+async function* scanAll(
+  root: string,
+  fresh: readonly File[],
+  ignored: IgnoredFile[],
+  options: BuildOptions,
+): AsyncGenerator<ScannedShard> {
+  const total = fresh.reduce((sum, { version }) => sum + version.size, 0);
+  const kernels = createKernels(SCAN_BYTES);
+  let before = 0;
+  for (const { path, version } of fresh) {
+    options.onRead?.(path);
+    const progress = (bytes: number): void => options.progress?.(before + bytes, total, path);
+    try {
+      yield await scanShard(options.storage, root, path, version, kernels, progress);
+    } catch (error) {
+      const notData = error instanceof AthanorError && error.code === "ATH_NOT_FORMAT" && isKnownNonData(path);
+      if (!notData) throw error;
+      ignored.push({ path, why: error.what });
+    }
+    before += version.size;
+  }
+}
+
+/** A damaged index is no reason to fail here: it is built anew. */
+async function oldIndex(root: string, indexDir: string, storage: Storage): Promise<DatasetIndex | undefined> {
+  try {
+    return await readIndex(root, indexDir, storage);
+  } catch (error) {
+    if (error instanceof IndexCorrupt) return undefined;
+    throw error;
+  }
+}
+
+/** Rows of the old index whose block table is still there, by path. */
+async function knownShards(
+  old: DatasetIndex | undefined,
+  indexDir: string,
+  storage: Storage,
+): Promise<Map<string, ShardRow>> {
+  if (old === undefined) return new Map();
+  const tables = new Set(await storage.names(join(indexDir, "blocks")));
+  return new Map(old.shards.filter((row) => tables.has(tableName(row))).map((row) => [row.path, row]));
+}
+
+async function statAll(root: string, paths: readonly string[], storage: Storage): Promise<File[]> {
+  const files: File[] = [];
+  for (let from = 0; from < paths.length; from += CONCURRENT_STATS) {
+    const some = paths.slice(from, from + CONCURRENT_STATS);
+    const versions = await Promise.all(some.map((path) => storage.stat(join(root, path))));
+    for (const [i, version] of versions.entries()) files.push({ path: some[i]!, version });
+  }
+  return files;
+}
+
+function oneFormat(root: string, shards: readonly ShardRow[], formats: ReadonlyMap<string, string>): string {
+  const first = shards[0]!;
+  const format = formats.get(first.path)!;
+  const other = shards.find(({ path }) => formats.get(path) !== format);
+  if (other === undefined) return format;
+  throw new FormatConflict(
+    `is ${formats.get(other.path)}, but ${join(root, first.path)} is ${format}`,
+    { file: join(root, other.path) },
+    "all shards of a set are of one format: give a glob that names only some of them",
+  );
+}
+
+function totalsOf(shards: readonly ShardRow[]): DatasetIndex["totals"] {
+  const totals = { shards: shards.length, bytes: 0, records: 0, tokens: 0, blocks: 0 };
+  for (const { size, records, tokens, blocks } of shards) {
+    totals.bytes += size;
+    totals.records += records;
+    totals.tokens += tokens;
+    totals.blocks += blocks;
+  }
+  return totals;
+}

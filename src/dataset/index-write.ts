@@ -1,0 +1,83 @@
+/**
+ * Writing an index: every file under a temporary name, fsynced, renamed; `shards.bin` last but for the copy for
+ * eyes, so that a reader finds the old index or the new one whole. No lock files: builders that run at the same
+ * time write the same bytes to the same names.
+ */
+import { mkdir, readdir, stat, unlink } from "node:fs/promises";
+import { join } from "node:path";
+import { isTemporary, writeAtomic } from "../base/atomic-write.ts";
+import { IndexReadOnly, IndexWrite } from "./errors.ts";
+import { encodeShards, encodeTable, tableName } from "./index-layout.ts";
+import type { Manifest, ShardTable } from "./index-layout.ts";
+import type { ShardRow } from "./types.ts";
+
+/** Leftovers of killed builders and tables of shards that are gone are swept when nobody can still want them. */
+const SWEEP_AFTER_MS = 24 * 3600 * 1000;
+
+export class IndexWriter {
+  readonly folder: string;
+  private readonly source: string;
+
+  constructor(folder: string, source: string) {
+    this.folder = folder;
+    this.source = source;
+  }
+
+  /** Makes the folder and tries to write in it, before hours of reading are spent. */
+  async prepare(): Promise<void> {
+    await this.guard(async () => {
+      await mkdir(join(this.folder, "blocks"), { recursive: true });
+      const probe = join(this.folder, ".probe");
+      await writeAtomic(probe, []);
+      await unlink(probe).catch(() => undefined);
+    });
+  }
+
+  writeTable(shard: ShardTable): Promise<void> {
+    return this.guard(() => writeAtomic(join(this.folder, "blocks", tableName(shard)), encodeTable(shard)));
+  }
+
+  async publish(manifest: Manifest, shards: readonly ShardRow[]): Promise<void> {
+    await this.guard(async () => {
+      await writeAtomic(join(this.folder, "shards.bin"), encodeShards(manifest, shards));
+      const text = `${JSON.stringify(manifest, undefined, 1)}\n`;
+      await writeAtomic(join(this.folder, "manifest.json"), [Buffer.from(text)]);
+    });
+    await this.sweep(new Set(shards.map(tableName)));
+  }
+
+  private async sweep(wanted: ReadonlySet<string>): Promise<void> {
+    const blocks = join(this.folder, "blocks");
+    const names = [
+      ...(await readdir(blocks)).filter((name) => !wanted.has(name)).map((name) => join(blocks, name)),
+      ...(await readdir(this.folder)).filter(isTemporary).map((name) => join(this.folder, name)),
+    ];
+    for (const path of names) {
+      // Another builder may sweep the same file.
+      const age = await stat(path).then((found) => Date.now() - found.mtimeMs, () => 0);
+      if (age > SWEEP_AFTER_MS) await unlink(path).catch(() => undefined);
+    }
+  }
+
+  private async guard<Result>(work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work();
+    } catch (error) {
+      throw this.clear(error);
+    }
+  }
+
+  private clear(error: unknown): unknown {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "EROFS" || code === "EACCES" || code === "EPERM") {
+      return new IndexReadOnly(
+        `the index cannot be written here (${code}: the folder is read-only for this user)`,
+        { file: this.folder },
+        `run \`athanor index ${this.source} --index-dir FOLDER\` with a folder that can be written, and give the same folder to the loader`,
+        error,
+      );
+    }
+    if (code === undefined) return error;
+    return new IndexWrite(`writing the index failed with ${code}`, { file: this.folder }, "free space or fix the folder, then run it again", error);
+  }
+}

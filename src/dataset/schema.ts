@@ -1,0 +1,66 @@
+/**
+ * Schema: merges what the index saw of each shard into the schema of the set.
+ * A feature may be missing in some shards; two kinds under one name are an error that names both shards.
+ */
+import type { Field, Schema } from "../formats/types.ts";
+import { SchemaConflict } from "./errors.ts";
+
+export class SchemaMerge {
+  private readonly root: string;
+  private readonly seen = new Map<string, { field: Field; path: string }>();
+
+  /** `root`: for messages. */
+  constructor(root: string) {
+    this.root = root;
+  }
+
+  /** Throws ATH_SCHEMA_CONFLICT. The order in which shards are added makes no difference to the result. */
+  add(path: string, schema: Schema): void {
+    for (const field of schema.fields) {
+      const seen = this.seen.get(field.name);
+      if (seen === undefined) {
+        this.seen.set(field.name, { field: { ...field }, path });
+        continue;
+      }
+      if (seen.field.kind !== field.kind) {
+        throw new SchemaConflict(
+          `feature "${field.name}" holds ${field.kind} values here and ${seen.field.kind} values in ${this.root}/${seen.path}`,
+          { file: `${this.root}/${path}` },
+          "all shards of a set share a schema: move one of the two elsewhere",
+        );
+      }
+      seen.field = mergeFields(seen.field, field);
+    }
+  }
+
+  /** Fields sorted by name. */
+  result(): Schema {
+    const fields = [...this.seen.values()].map(({ field }) => field);
+    return { fields: fields.sort((a, b) => (a.name < b.name ? -1 : 1)) };
+  }
+}
+
+function mergeFields(a: Field, b: Field): Field {
+  const field: Field = {
+    name: a.name,
+    kind: a.kind,
+    present: a.present + b.present,
+    // A shard that never holds the feature says nothing about its lengths.
+    minLength: a.present === 0 ? b.minLength : b.present === 0 ? a.minLength : Math.min(a.minLength, b.minLength),
+    maxLength: Math.max(a.maxLength, b.maxLength),
+    values: a.values + b.values,
+  };
+  const min = pick(a.min, b.min, (x, y) => x < y);
+  const max = pick(a.max, b.max, (x, y) => x > y);
+  if (min !== undefined) field.min = min;
+  if (max !== undefined) field.max = max;
+  const prefix = a.present === 0 ? b.prefixMask : b.present === 0 ? a.prefixMask : a.prefixMask === true && b.prefixMask === true;
+  if (prefix !== undefined) field.prefixMask = prefix;
+  return field;
+}
+
+/** Decimal strings are compared as BigInt: they can pass 2^53. */
+function pick(a: string | undefined, b: string | undefined, better: (x: bigint, y: bigint) => boolean): string | undefined {
+  if (a === undefined || b === undefined) return a ?? b;
+  return better(BigInt(b), BigInt(a)) ? b : a;
+}
