@@ -1,0 +1,28 @@
+/**
+ * All formats, in the order in which they are asked whether a file is theirs.
+ *
+ * @example
+ * const found = detectFormat(head); // { format, encoding } or undefined
+ */
+import { NotFormat } from "./errors.ts";
+import { tfrecord } from "./tfrecord/format.ts";
+import type { Detection, Format } from "./types.ts";
+
+export const formats: readonly Format[] = [tfrecord];
+
+/** `head`: at least 512 bytes, or the whole file. */
+export function detectFormat(head: Uint8Array): ({ format: Format } & Detection) | undefined {
+  for (const format of formats) {
+    const detection = format.detect(head);
+    if (detection !== undefined) return { format, ...detection };
+  }
+  return undefined;
+}
+
+/** The format of a name that an index holds. */
+export function formatOf(name: string): Format {
+  const found = formats.find((format) => format.name === name);
+  if (found !== undefined) return found;
+  const known = formats.map((format) => format.name).join(", ");
+  throw new NotFormat(`unknown format ${JSON.stringify(name)}, expected one of ${known}`, {}, "use the version of Athanor that made the index");
+}
