@@ -1,0 +1,198 @@
+"""One rank of `athanor bench train`: a process that trains on nothing, at the pace of an emulated accelerator.
+
+Driven by JSON lines on stdin, answers with JSON lines on stdout (one answer a command, {"error": …} on failure):
+
+    {"cmd": "hello", …}    imports torch when needed      -> {"pid", "python", "numpy", "torch"}
+    {"cmd": "cache", …}    reads files once (warm), or asks the kernel to drop their pages (cold)  -> {"bytes"}
+    {"cmd": "open", …}     new loader, first batch        -> {"first_s", "order"}
+    {"cmd": "run", …}      the timed span                 -> {"steps", "samples", "total_s", "compute_s", …}
+    {"cmd": "close"}       ends the loader                -> {}
+    end of input           leaves
+
+Time: the span begins when `run` arrives, after the first batch, which MLPerf Storage leaves out, and ends with the
+emulated step of the last batch. CPU seconds are user + system of this process.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import contenders
+from .step import compute
+
+NAIVE_SAMPLES = 16
+
+
+class Rank:
+    def __init__(self) -> None:
+        self.config: dict[str, Any] = {}
+        self.loader: Any = None
+        self.batches: Iterator[dict[str, Any]] | None = None
+
+    def hello(self, c: dict[str, Any]) -> dict[str, Any]:
+        import numpy
+
+        version = None
+        if c["client"] == "torch":
+            import torch
+            import torch.utils.data.distributed
+
+            torch.set_num_threads(1)  # as torchrun does: OMP_NUM_THREADS=1 a rank
+            version = torch.__version__
+        return {
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            "numpy": numpy.__version__,
+            "torch": version,
+        }
+
+    def cache(self, c: dict[str, Any]) -> dict[str, Any]:
+        buffer = bytearray(1 << 20)
+        total = 0
+        for path in c["paths"]:
+            with open(path, "rb", buffering=0) as file:
+                if c["drop"]:
+                    os.fsync(file.fileno())  # dirty pages cannot be dropped
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                    total += os.fstat(file.fileno()).st_size
+                else:
+                    while count := file.readinto(buffer):
+                        total += count
+        return {"bytes": total}
+
+    def open(self, c: dict[str, Any]) -> dict[str, Any]:
+        self.config = c
+        start = time.perf_counter()
+        if c["contender"] == "athanor":
+            self.loader = contenders.open_athanor(c)
+            self.batches = self.loader.repeat()
+        else:
+            self.batches = contenders.PLAIN[c["contender"]]({**c, "batch": self._batch()})
+        if c["contender"] == "naive":
+            return {"first_s": None, "order": None}  # a batch takes seconds: the run itself is its first batch
+        batch = next(self.batches)
+        first = time.perf_counter() - start
+        self._check(batch)
+        return {"first_s": first, "order": self._order()}
+
+    def run(self, c: dict[str, Any]) -> dict[str, Any]:
+        if self.batches is None:
+            raise RuntimeError("run before open")
+        step_s = c["step_ms"] / 1000
+        naive = self.config["contender"] == "naive"
+        stop_s = 0.0 if naive else c["seconds"]
+        gc.collect()
+        io = _io()
+        cpu = time.process_time()
+        steps = touched = 0
+        computed = stalled = longest = 0.0
+        start = now = time.perf_counter()
+        while True:
+            batch = next(self.batches)
+            got = time.perf_counter()
+            stalled += got - now
+            longest = max(longest, got - now)
+            touched += int(batch["input_ids"][0, 0]) + int(batch["attention_mask"][-1, -1])
+            if not naive:
+                computed += compute(step_s)
+            steps += 1
+            now = time.perf_counter()
+            if now - start >= stop_s:
+                break
+        total = now - start
+        cpu = time.process_time() - cpu
+        after = _io()
+        result = {
+            "steps": steps,
+            "samples": steps * self._batch(),
+            "total_s": total,
+            "compute_s": computed,
+            "stall_s": stalled,
+            "longest_stall_s": longest,
+            "cpu_s": cpu,
+            "read_bytes": after["rchar"] - io["rchar"],
+            "disk_bytes": after["read_bytes"] - io["read_bytes"],
+        }
+        return self._scaled(result, step_s) if naive else result
+
+    def close(self) -> dict[str, Any]:
+        if self.loader is not None:
+            self.loader.close()
+        self.loader = self.batches = None
+        gc.collect()
+        return {}
+
+    def _batch(self) -> int:
+        return NAIVE_SAMPLES if self.config["contender"] == "naive" else self.config["batch"]
+
+    def _scaled(self, r: dict[str, Any], step_s: float) -> dict[str, Any]:
+        """16 samples stand for a batch: num_workers is 0, so loading and computing take turns and times add up."""
+        scale = self.config["batch"] / NAIVE_SAMPLES
+        load = r["total_s"] * scale
+        return {
+            **r,
+            "samples": self.config["batch"],
+            "total_s": load + step_s,
+            "compute_s": step_s,
+            "stall_s": load,
+            "longest_stall_s": load,
+            "cpu_s": r["cpu_s"] * scale,
+            "read_bytes": r["read_bytes"] * scale,
+            "disk_bytes": r["disk_bytes"] * scale,
+            "first_s": load,
+            "scaled_from": NAIVE_SAMPLES,
+        }
+
+    def _order(self) -> dict[str, Any] | None:
+        """The order as the agent resolved it, from the loader's own state."""
+        if self.loader is None:
+            return None
+        segment = self.loader.state_dict()["segments"][-1]
+        return {"shuffle": segment["shuffle"], "window": segment["window"], "lanes": segment["L"]}
+
+    def _check(self, batch: dict[str, Any]) -> None:
+        expected = (self._batch(), self.config["width"])
+        for name in ("input_ids", "attention_mask"):
+            if tuple(batch[name].shape) != expected or str(batch[name].dtype).split(".")[-1] != "int64":
+                found = f"{batch[name].dtype} {tuple(batch[name].shape)}"
+                raise ValueError(f"{self.config['contender']}: {name} must be int64 {expected}, got {found}")
+
+
+def _io() -> dict[str, int]:
+    """rchar: bytes asked of read(); read_bytes: bytes fetched from the block layer, page faults included."""
+    with open("/proc/self/io") as file:
+        return {key: int(value) for key, value in (line.split(":") for line in file)}
+
+
+def main() -> None:
+    # Answers go to the real stdout; whatever a library prints goes to stderr.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    rank = Rank()
+    commands: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+        "hello": rank.hello,
+        "cache": rank.cache,
+        "open": rank.open,
+        "run": rank.run,
+        "close": lambda c: rank.close(),
+    }
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = commands[command["cmd"]](command)
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+/**
+ * Proc: what /proc says of a process: CPU seconds, memory, bytes read; and which process is our agent.
+ * Only files of /proc are read here, never a data mount.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+
+export interface Usage {
+  /** User + system, all threads, seconds (resolution 10 ms). */
+  cpuSeconds: number;
+  /** Bytes asked of read() and pread(). */
+  readBytes: number;
+  /** Bytes fetched from the block layer. */
+  diskBytes: number;
+}
+
+/** Clock ticks a second in /proc/PID/stat: USER_HZ, 100 on every Linux architecture Node runs on. */
+const TICKS = 100;
+
+/** Undefined when the process is gone. */
+export function usage(pid: number): Usage | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+    // Fields behind the command name, which may itself hold spaces and brackets: state is field 3.
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    const io = readFileSync(`/proc/${pid}/io`, "latin1");
+    return {
+      cpuSeconds: (Number(fields[11]) + Number(fields[12])) / TICKS,
+      readBytes: number(io, /^rchar: (\d+)/m),
+      diskBytes: number(io, /^read_bytes: (\d+)/m),
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Proportional set size: pages shared with n processes count 1/n. Bytes; undefined when the process is gone. */
+export function pss(pid: number): number | undefined {
+  try {
+    return 1024 * number(readFileSync(`/proc/${pid}/smaps_rollup`, "latin1"), /^Pss:\s+(\d+) kB/m);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The agent of job `job`: the process started as `… agent.js … --job JOB …`. */
+export function findAgent(job: string): number | undefined {
+  for (const entry of readdirSync("/proc")) {
+    if (!/^\d+$/.test(entry)) continue;
+    try {
+      const args = readFileSync(`/proc/${entry}/cmdline`, "utf8").split("\0");
+      const at = args.indexOf("--job");
+      if (at > 0 && args[at + 1] === job && args.some((arg) => arg.endsWith("agent.js"))) return Number(entry);
+    } catch {
+      // It ended between the listing and the reading.
+    }
+  }
+  return undefined;
+}
+
+function number(text: string, pattern: RegExp): number {
+  return Number(pattern.exec(text)?.[1] ?? Number.NaN);
+}

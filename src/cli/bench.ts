@@ -1,0 +1,147 @@
+/**
+ * `athanor bench train | agent-opens`: the comparison table, and the agent's opens.
+ * Parses, calls, prints; the work is in src/bench/.
+ */
+import { resolve } from "node:path";
+import type { Command } from "commander";
+import { writeAtomic } from "../base/atomic-write.ts";
+import { parseDuration, parseSize } from "../base/units.ts";
+import { Usage } from "../base/usage.ts";
+import { agentOpens } from "../bench/agent-opens.ts";
+import { compareRanks } from "../bench/compare-ranks.ts";
+import { defaultCacheDir } from "../bench/data.ts";
+import { reportHtml } from "../bench/html.ts";
+import { comparisonText, reportText } from "../bench/table.ts";
+import { benchTrain } from "../bench/train.ts";
+
+interface TrainFlags {
+  data: string;
+  indexDir?: string;
+  batch: string;
+  ranks: string;
+  stepMs: string;
+  seconds: string;
+  passes: string;
+  maxLength: string;
+  contenders: string;
+  mode: string;
+  client: string;
+  python?: string;
+  cacheDir: string;
+  cold?: true;
+  seed: string;
+  shuffleMemory?: string;
+  findAu?: string;
+  contender: string;
+  compareRanks?: string;
+  html?: string;
+}
+
+export function register(program: Command): void {
+  const bench = program.command("bench").description("measure loaders on this machine and these files");
+  bench
+    .command("train")
+    .description("the comparison table: real clients on real files behind an emulated accelerator")
+    .requiredOption("--data <path>", "TFRecord data set with int64 features input_ids and attention_mask")
+    .option("--index-dir <dir>", "where the index lies when the data is read-only")
+    .option("--batch <list>", "samples a rank and step; one table each", "32,256")
+    .option("--ranks <n>", "rank processes on this node", "1")
+    .option("--step-ms <ms>", "length of the emulated training step; 0: as fast as the loader can", "0")
+    .option("--seconds <s>", "timed span of one contender in one pass", "5")
+    .option("--passes <n>", "interleaved passes; medians are printed (naive stops after 3)", "3")
+    .option("--max-length <n>", "values a row", "512")
+    .option("--contenders <list>", "of naive, memmap, memmap_batch, athanor", "naive,memmap,athanor")
+    .option("--mode <mode>", "order of athanor: window, global or both", "both")
+    .option("--client <client>", "torch or numpy (athanor only)", "torch")
+    .option("--python <path>", "interpreter of the rank processes (default: $ATHANOR_PYTHON, else python3)")
+    .option("--cache-dir <dir>", "folder of the memory map, made once a data set", defaultCacheDir())
+    .option("--cold", "drop the files from the page cache before each pass")
+    .option("--seed <n>", "seed of every shuffle", "1")
+    .option("--shuffle-memory <size>", "of the window mode (default 1GiB; lowered when the whole view would fit)")
+    .option("--find-au <percent>", "find the step time at which --contender reaches this AU, and run all there")
+    .option("--contender <name>", "see --find-au", "memmap")
+    .option("--compare-ranks <list>", "instead of the table: agent memory and CPU a sample, e.g. 1,8 (numpy clients)")
+    .option("--html <file>", "also write the report as one HTML file")
+    .action(async (flags: TrainFlags, command: Command) => {
+      const json = command.optsWithGlobals<{ json?: boolean }>().json === true;
+      const watch = { say: (line: string) => void (json || process.stderr.write(`bench: ${line}\n`)) };
+      const mode = oneOf("--mode", flags.mode, ["window", "global", "both"] as const);
+      const common = {
+        source: resolve(flags.data),
+        stepMs: amount("--step-ms", flags.stepMs),
+        seconds: parseDuration(flags.seconds, "--seconds"),
+        passes: count("--passes", flags.passes),
+        width: count("--max-length", flags.maxLength),
+        cold: flags.cold === true,
+        seed: Math.floor(amount("--seed", flags.seed)),
+        ...(flags.indexDir === undefined ? {} : { indexDir: resolve(flags.indexDir) }),
+        ...(flags.python === undefined ? {} : { python: flags.python }),
+        ...(flags.shuffleMemory === undefined ? {} : { shuffleMemory: parseSize(flags.shuffleMemory, "--shuffle-memory") }),
+      };
+      const batches = flags.batch.split(",").map((text) => count("--batch", text));
+      if (flags.compareRanks !== undefined) {
+        const worlds = flags.compareRanks.split(",").map((text) => count("--compare-ranks", text));
+        const compared = await compareRanks(
+          { ...common, worlds, batch: batches[0]!, mode: mode === "both" ? "window" : mode },
+          watch,
+        );
+        print(json ? JSON.stringify(compared, undefined, 2) : comparisonText(compared));
+        return;
+      }
+      const report = await benchTrain(
+        {
+          ...common,
+          batches,
+          mode,
+          ranks: count("--ranks", flags.ranks),
+          contenders: flags.contenders,
+          client: oneOf("--client", flags.client, ["torch", "numpy"] as const),
+          cacheDir: resolve(flags.cacheDir),
+          ...(flags.findAu === undefined ? {} : { find: { au: percent(flags.findAu), contender: flags.contender } }),
+        },
+        watch,
+      );
+      if (flags.html !== undefined) await writeAtomic(resolve(flags.html), [Buffer.from(reportHtml(report))]);
+      print(json ? JSON.stringify(report, undefined, 2) : reportText(report));
+    });
+  bench
+    .command("agent-opens")
+    .description("count the files that the start of an agent opens (needs strace)")
+    .action(async (_flags: unknown, command: Command) => {
+      const json = command.optsWithGlobals<{ json?: boolean }>().json === true;
+      const found = await agentOpens();
+      print(
+        json
+          ? JSON.stringify(found, undefined, 2)
+          : `${found.files.join("\n")}\n${found.files.length} files opened until the agent accepts (${found.opens} opens with kernel files and folders, ${found.failed} failed)`,
+      );
+    });
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+function count(name: string, text: string): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value) || value < 1) throw new Usage(`${name} must be a whole number of at least 1, got ${JSON.stringify(text)}`);
+  return value;
+}
+
+function amount(name: string, text: string): number {
+  const value = text.trim() === "" ? Number.NaN : Number(text);
+  if (!Number.isFinite(value) || value < 0) throw new Usage(`${name} must be a number of at least 0, got ${JSON.stringify(text)}`);
+  return value;
+}
+
+function percent(text: string): number {
+  const value = amount("--find-au", text);
+  if (value <= 0 || value >= 100) throw new Usage(`--find-au must lie between 0 and 100, got ${JSON.stringify(text)}`);
+  return value;
+}
+
+function oneOf<const T extends string>(name: string, text: string, choices: readonly T[]): T {
+  const found = choices.find((choice) => choice === text);
+  if (found === undefined) throw new Usage(`${name} must be one of ${choices.join(", ")}, got ${JSON.stringify(text)}`);
+  return found;
+}
