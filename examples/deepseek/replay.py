@@ -31,6 +31,8 @@ def arguments() -> argparse.Namespace:
     add("--steps", type=int, required=True, help="optimizer steps to run")
     add("--max_length", type=int, default=512)
     add("--seed", type=int, default=1234)
+    add("--lanes", type=int, help="the loader's option")
+    add("--window", type=int, help="the loader's option")
     add("--proof_dir", help="where the proof goes")
     add("--compare", help="proof folder of a training run")
     add("--state", help="file to start from and to end in")
@@ -49,6 +51,8 @@ def rank_main(args: argparse.Namespace, rank: int) -> None:
         max_length=args.max_length,
         columns=["input_ids", "attention_mask"],
         seed=args.seed,
+        lanes=args.lanes,
+        window=args.window,
         proof_dir=args.proof_dir,
     )
     step = 0

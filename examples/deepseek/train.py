@@ -175,7 +175,7 @@ def train(args: argparse.Namespace) -> None:
         if rank == 0:
             checkpoint.sweep(args.output_dir)  # the converted copy
         loader.load_state_dict(client["loader"])
-        step, epoch = client["step"], client["epoch"]
+        step, epoch = client["step"], loader.epoch
         say(f"resumed from {found.folder}: step {step}, position {client['loader']['position']}")
 
     stop = False
@@ -189,7 +189,7 @@ def train(args: argparse.Namespace) -> None:
 
     def save() -> None:
         nonlocal saved
-        state = {"loader": loader.state_dict(), "step": step, "epoch": epoch}
+        state = {"loader": loader.state_dict(), "step": step}
         say(f"saved {checkpoint.save(engine, args.output_dir, step, state, global_batch)}")
         saved = step
 
