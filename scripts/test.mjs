@@ -48,10 +48,11 @@ await main(async () => {
 /** In order. A suite without `counts` is one check. `limit` in minutes. */
 function suites(python, scratch) {
   const pySources = ["python", "test/e2e", "test/fault", "examples", "bench"].filter((path) => hasFile(path, ".py"));
+  const whole = ["test/e2e", "test/fault"].filter((path) => hasFile(path, ".py"));
   const settings = ["--config", "python/pyproject.toml"];
-  const pytest = (name, part, path, limit) => {
+  const pytest = (name, part, paths, limit) => {
     const xml = join(scratch, `${name.replaceAll(" ", "-")}.xml`);
-    const args = ["-m", "pytest", path, "-q", "-ra", "-c", "python/pyproject.toml", "--rootdir", "python", `--junitxml=${xml}`];
+    const args = ["-m", "pytest", ...paths, "-q", "-ra", "-c", "python/pyproject.toml", "--rootdir", "python", `--junitxml=${xml}`];
     return { name, part, command: python, args, limit, counts: () => junit(xml) };
   };
   const json = join(scratch, "node.json");
@@ -69,8 +70,8 @@ function suites(python, scratch) {
       name: "typescript tests", part: ["ts"], command: process.execPath, args: () => [...nodeArgs, ...tsTests()], limit: 20,
       env: { ATHANOR_TEST_COUNTS: json }, counts: () => JSON.parse(readFileSync(json, "utf8")),
     },
-    pytest("python tests", ["py"], "python/tests", 20),
-    ...(hasFile("test/e2e", ".py") ? [pytest("end to end", ["e2e"], "test/e2e", 40)] : []),
+    pytest("python tests", ["py"], ["python/tests"], 20),
+    ...(whole.length > 0 ? [pytest("end to end", ["e2e"], whole, 40)] : []),
   ];
 }
 
