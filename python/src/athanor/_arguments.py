@@ -1,0 +1,54 @@
+"""Checks of arguments: ValueError("x must be …, got …")."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+
+def view_request(
+    source: str | os.PathLike[str],
+    index_dir: str | os.PathLike[str] | None,
+    columns: Sequence[str] | None,
+    max_length: int,
+    pad_id: int,
+    strict: bool,
+) -> dict[str, Any]:
+    """The `view` field of the hello."""
+    text = os.fspath(source)
+    if not isinstance(text, str) or not text:
+        raise ValueError(f"source must be a path, got {source!r}")
+    at_least_one("max_length", max_length)
+    if not isinstance(pad_id, int):
+        raise ValueError(f"pad_id must be a whole number, got {pad_id!r}")
+    return {
+        "source": text if "://" in text else os.path.abspath(text),
+        "index_dir": None if index_dir is None else os.path.abspath(index_dir),
+        "columns": None if columns is None else list(columns),
+        "max_length": max_length,
+        "pad_id": pad_id,
+        "strict": strict,
+    }
+
+
+def agent_mode(agent: str | None) -> str:
+    mode = agent or os.environ.get("ATHANOR_AGENT") or "auto"
+    one_of("agent (or ATHANOR_AGENT)", mode, ("auto", "external"))
+    return mode
+
+
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(repr(a) for a in allowed)}, got {value!r}")
+
+
+def at_least_one(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
+def positive(name: str, value: float) -> float:
+    if not isinstance(value, (int, float)) or not value > 0:
+        raise ValueError(f"{name} must be a number of seconds above 0, got {value!r}")
+    return float(value)

@@ -1,0 +1,388 @@
+"""One live connection to an agent: control lines, the bell, and batches out of the segment (reference/protocol.md).
+
+A connection ends with `Gone` when the agent goes away; `_session.py` then makes another. The only work a batch costs
+here: wait, one copy with cast into memory that belongs to the user, release.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _layout as layout
+from ._columns import Column, Factory
+from ._segment import Segment
+from .errors import AthanorError, from_record
+
+log = logging.getLogger("athanor")
+
+# Spinning longer than a wake-up costs (some 50 µs) only takes the core away from whoever fills the slot.
+_SPIN_NS = 50_000
+_WARN_AT = (10.0, 60.0)  # then each further 60 s
+_ANSWER_WAIT = 2.0  # how long a question to the agent may delay a warning
+_LINE_LIMIT = 1 << 24
+
+_WAITING = layout.HEADER["waiting"] // 8
+_WAKE_AT = layout.HEADER["wakeAt"] // 8
+_RELEASED = layout.SLOT["released"] // 8
+_U32 = 0xFFFFFFFF
+
+
+class Gone(Exception):
+    """The agent closed the connection or died."""
+
+
+class Control:
+    """Newline-delimited JSON over the control socket."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        peer.setblocking(False)
+        self.socket = peer
+        self._buffer = b""
+        self._ended = False
+        self._poll = select.poll()
+        self._poll.register(peer, select.POLLIN)
+
+    def send(self, message: dict[str, Any]) -> None:
+        data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        try:
+            self.socket.settimeout(30.0)  # lines are short; an agent that takes none for 30 s is lost
+            self.socket.sendall(data)
+        except OSError as error:
+            # What it said before it closed is worth more than "broken pipe".
+            self._raise_error_in(self.read_available())
+            raise Gone(str(error)) from error
+        finally:
+            self.socket.setblocking(False)
+
+    def read_available(self) -> list[dict[str, Any]]:
+        """Whole lines that are here now; raises Gone when there are none and the agent has closed."""
+        while not self._ended:
+            try:
+                data = self.socket.recv(1 << 16)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            if not data:
+                self._ended = True
+                break
+            self._buffer += data
+        *whole, self._buffer = self._buffer.split(b"\n")
+        if len(self._buffer) > _LINE_LIMIT:
+            raise _garbage(f"a line of more than {_LINE_LIMIT} bytes")
+        messages = [self._parse(line) for line in whole if line.strip()]
+        if self._ended and not messages:
+            raise Gone("the agent closed the connection")
+        return messages
+
+    def receive(self, timeout: float) -> list[dict[str, Any]] | None:
+        """Lines within `timeout` seconds, or None."""
+        if self._poll.poll(timeout * 1000.0):
+            return self.read_available()
+        return None
+
+    def close(self) -> None:
+        self.socket.close()
+
+    @staticmethod
+    def _parse(line: bytes) -> dict[str, Any]:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            raise _garbage(repr(line[:80])) from None
+        if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+            raise _garbage(repr(line[:80]))
+        return message
+
+    @staticmethod
+    def _raise_error_in(messages: list[dict[str, Any]]) -> None:
+        for message in messages:
+            if message["type"] == "error":
+                raise from_record(message.get("error") or {})
+
+
+class Connection:
+    """Control, bell and segment of one session. Not thread-safe."""
+
+    def __init__(self, peer: socket.socket, path: str, timeout: float, label: str) -> None:
+        self.control = Control(peer)
+        self.path = path
+        self.timeout = timeout
+        self.label = label
+        self.segment: Segment | None = None
+        self.bell: socket.socket | None = None
+        self.view: dict[str, Any] = {}
+        self.next_seq = 1
+        self.last_copy_ns = 0
+        self._answers: dict[str, dict[str, Any]] = {}
+
+    # -- handshake
+
+    def hello(self, message: dict[str, Any], on_progress: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Sends the hello, returns the agent's view. `timeout` counts from the last line of progress."""
+        self.control.send(message)
+        self.view = self._expect("view", on_progress)
+        if self.view.get("protocol") != layout.PROTOCOL:
+            raise AthanorError(
+                "ATH_PROTOCOL_MISMATCH",
+                f"the agent (version {self.view.get('version')}) speaks protocol {self.view.get('protocol')}, "
+                f"this client (version {message['version']}) speaks {layout.PROTOCOL}",
+                remedy="install the same version of the npm package `athanor` and of `athanor-data`, then end the old "
+                "agent",
+            )
+        return self.view
+
+    def attach(self, segment: Segment, columns: list[Column], batch_size: int) -> None:
+        """Gives the agent the segment; afterwards batches can be taken."""
+        self.segment = segment
+        self._columns = columns
+        self._batch_size = batch_size
+        named = segment.path is not None
+        self.control.send(
+            {
+                "type": "segment",
+                "pid": segment.pid,
+                "fd": None if named else segment.fd,
+                "path": segment.path,
+                "nonce": segment.nonce.hex(),
+                "slots": segment.slots,
+            }
+        )
+        session = self._expect("ready").get("session")
+        bell = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.bell = bell
+        try:
+            bell.settimeout(30.0)
+            bell.connect(self.path)
+            bell.sendall(json.dumps({"type": "bell", "session": session}).encode() + b"\n")
+            bell.setblocking(False)
+        except OSError as error:
+            raise Gone(str(error)) from error
+        self._poll = select.poll()
+        self._poll.register(self.control.socket, select.POLLIN)
+        self._poll.register(bell, select.POLLIN)
+        size = segment.slot_bytes
+        starts = [layout.HEADER_BYTES + slot * size for slot in range(segment.slots)]
+        self._slot_words = [start // 8 for start in starts]
+        self._words = segment.words
+        self._identities = [
+            np.frombuffer(
+                segment.map, np.uint64, batch_size * layout.IDENTITY_BYTES // 8, start + layout.SLOT["identities"]
+            ).reshape(batch_size, layout.IDENTITY_BYTES // 8)
+            for start in starts
+        ]
+        for column in columns:
+            column.map(segment.map, starts, batch_size)
+
+    # -- batches
+
+    def take(
+        self, factory: Factory, expect: int | None, rows: int, identities: bool
+    ) -> tuple[dict[str, Any], int, int, np.ndarray[Any, np.dtype[np.uint64]] | None]:
+        """Waits for the next batch and copies it out: (columns, flags, truncated features, identities [rows, 4] u64).
+
+        `expect`: the position that it must have (None: any), `rows`: how many rows it must have."""
+        segment = opened(self.segment)
+        n = self.next_seq
+        words = self._words
+        slot = (n - 1) % segment.slots
+        w = self._slot_words[slot]
+        if words[w] != n:
+            self._wait(n, w)
+        began = time.perf_counter_ns()
+        segment.fence()
+        position = words[w + 1]
+        found_rows = words[w + 3] & _U32
+        flags = words[w + 3] >> 32
+        truncated = words[w + 4] & _U32
+        if found_rows != rows or (expect is not None and position != expect):
+            raise _garbage(
+                f"batch {n} with position {position} and {found_rows} rows, expected position {expect} and {rows} rows"
+            )
+        batch = {column.name: column.take(factory, slot, rows) for column in self._columns}
+        ids = self._identities[slot][:rows].copy() if identities else None
+        segment.fence()
+        if words[w] != n:
+            raise _garbage(f"batch {words[w]} over batch {n} while it was being copied")
+        words[w + _RELEASED] = n
+        self.next_seq = n + 1
+        segment.fence()
+        if words[_WAKE_AT] <= n:
+            self._ring()
+        self.last_copy_ns = time.perf_counter_ns() - began
+        return batch, flags, truncated, ids
+
+    def seek(self, position: int) -> None:
+        """The next batch begins at `position`; what the agent made before is void."""
+        segment = opened(self.segment)
+        self._answers.pop("seeked", None)
+        self.control.send({"type": "seek", "position": str(position)})
+        seq = self._answer("seeked", self.timeout).get("seq")
+        if not isinstance(seq, int) or seq < self.next_seq:
+            raise _garbage(f"seeked to batch {seq!r}, expected at least {self.next_seq}")
+        for void in range(max(self.next_seq, seq - segment.slots), seq):
+            self._words[self._slot_words[(void - 1) % segment.slots] + _RELEASED] = void
+        self.next_seq = seq
+        segment.fence()
+        if self._words[_WAKE_AT] < seq:
+            self._ring()
+
+    def stats(self) -> dict[str, Any]:
+        self._answers.pop("stats", None)
+        self.control.send({"type": "stats"})
+        stats = self._answer("stats", 10.0).get("stats")
+        return stats if isinstance(stats, dict) else {}
+
+    def close(self, polite: bool) -> None:
+        """`polite`: say so first. A forked child only drops its copies of the descriptors."""
+        if polite:
+            with contextlib.suppress(Gone, AthanorError):
+                self.control.send({"type": "close"})
+        self.control.close()
+        if self.bell is not None:
+            self.bell.close()
+        if self.segment is not None:
+            self._identities = []
+            for column in getattr(self, "_columns", []):
+                column.unmap()
+            self._words = memoryview(b"")
+            self.segment.close()
+
+    # -- waiting
+
+    def _wait(self, n: int, w: int) -> None:
+        """Returns when batch n is there. Spins, then rings and sleeps on both sockets."""
+        words = self._words
+        spin_end = time.perf_counter_ns() + _SPIN_NS
+        try:
+            while time.perf_counter_ns() < spin_end:
+                if words[w] == n:
+                    return
+            words[_WAITING] = n
+            opened(self.segment).fence()
+            self._sleep(n, w, time.monotonic())
+        finally:
+            words[_WAITING] = 0
+
+    def _sleep(self, n: int, w: int, began: float) -> None:
+        warn_at = _WARN_AT[0]
+        asked = 0.0
+        self._ring()
+        while True:
+            seq = self._words[w]
+            if seq == n:
+                return
+            if seq > n:
+                raise _garbage(f"batch {seq} where batch {n} was due")
+            elapsed = time.monotonic() - began
+            if asked and ("why" in self._answers or elapsed - asked > _ANSWER_WAIT):
+                why = self._answers.pop("why", {}).get("text", "the agent does not answer")
+                if elapsed >= self.timeout:
+                    raise AthanorError(
+                        "ATH_TIMEOUT",
+                        f"{self.label} got no batch for {self.timeout:.0f} s: {why}",
+                        remedy="see to the storage that is named, or give the loader a larger timeout",
+                    )
+                log.warning("%s has waited %.0f s for its next batch: %s", self.label, elapsed, why)
+                asked = 0.0
+                warn_at = _WARN_AT[1] if elapsed < _WARN_AT[1] else (elapsed // 60.0 + 1.0) * 60.0
+            if not asked and elapsed >= min(warn_at, self.timeout):
+                self._answers.pop("why", None)
+                self.control.send({"type": "why"})
+                asked = elapsed
+            until = asked + _ANSWER_WAIT if asked else min(warn_at, self.timeout)
+            self._look(max(0.001, until - elapsed))
+
+    def _look(self, timeout: float) -> None:
+        """Sleeps until a socket speaks; files what the control line says."""
+        opened(self.segment)
+        for fd, _ in self._poll.poll(timeout * 1000.0):
+            if self.bell is not None and fd == self.bell.fileno():
+                try:
+                    if not self.bell.recv(4096):
+                        self._file(self.control.read_available())  # an error line tells more than a closed bell
+                        raise Gone("the agent closed the bell")
+                except BlockingIOError:
+                    pass
+                except OSError as error:
+                    raise Gone(str(error)) from error
+            else:
+                self._file(self.control.read_available())
+
+    def _ring(self) -> None:
+        if self.bell is None:
+            return
+        try:
+            self.bell.send(b"\1")
+        except BlockingIOError:
+            pass  # thousands of rings are waiting there: it will look
+        except OSError as error:
+            self._file(self.control.read_available())
+            raise Gone(str(error)) from error
+
+    def _file(self, messages: list[dict[str, Any]]) -> None:
+        for message in messages:
+            kind = message["type"]
+            if kind == "error":
+                raise from_record(message.get("error") or {})
+            if kind not in ("why", "stats", "seeked"):
+                raise _garbage(f"a line of type {kind!r} in the middle of a session")
+            self._answers[kind] = message
+
+    def _answer(self, kind: str, timeout: float) -> dict[str, Any]:
+        end = time.monotonic() + timeout
+        while kind not in self._answers:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise _silent(kind, timeout)
+            self._look(left)
+        return self._answers.pop(kind)
+
+    def _expect(self, kind: str, on_progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+        end = time.monotonic() + self.timeout
+        while True:
+            left = end - time.monotonic()
+            messages = self.control.receive(left) if left > 0 else None
+            if messages is None:
+                raise _silent(kind, self.timeout)
+            for message in messages:
+                if message["type"] == kind:
+                    return message
+                if message["type"] == "error":
+                    raise from_record(message.get("error") or {})
+                if message["type"] != "progress":
+                    raise _garbage(f"a line of type {message['type']!r} where {kind!r} was due")
+                end = time.monotonic() + self.timeout
+                if on_progress is not None:
+                    on_progress(message)
+
+
+def opened(segment: Segment | None) -> Segment:
+    if segment is None:
+        raise RuntimeError("the connection has no segment yet: call attach() first")
+    return segment
+
+
+def _garbage(what: str) -> AthanorError:
+    return AthanorError(
+        "ATH_PROTOCOL",
+        f"the agent broke the protocol: {what}",
+        remedy="end the agent and start again; if it comes back it is a defect of Athanor: report it with agent.log",
+    )
+
+
+def _silent(kind: str, timeout: float) -> AthanorError:
+    return AthanorError(
+        "ATH_TIMEOUT",
+        f"the agent sent no {kind!r} for {timeout:.0f} s",
+        remedy="look at agent.log in the run directory; end the agent if it hangs",
+    )

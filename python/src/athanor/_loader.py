@@ -1,0 +1,465 @@
+"""The loader: epochs, state and proof over one session. `athanor.torch.Loader` and `athanor.numpy.Loader` are this
+class with their own kind of memory.
+
+`for batch in loader` gives the steps of one epoch. A `break` and a new `iter()` start that epoch anew; after the last
+step the loader stands at the next epoch. State counts batches that were handed out. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _arguments, _layout, _ranks, _rundir, _state
+from ._columns import Array, Factory
+from ._epochs import Epochs, batch_sizes
+from ._proof import ProofFile
+from ._session import Request, Session
+
+log = logging.getLogger("athanor")
+Batch = dict[str, Any]
+
+GIB = 1024**3
+
+
+def numpy_factory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Array]:
+    array = np.empty(shape, dtype)
+    return array, array
+
+
+class Loader:
+    """Batches of this rank, in the one order of (data, seed, options), whatever the world size.
+
+    Args:
+        source: folder, glob or file.
+        batch_size, global_batch_size, grad_accum: rows of one batch; samples of one optimizer step over all ranks;
+            batches a rank gives for it. Two fix the third; `batch_size` alone means grad_accum 1.
+        max_length: values of a feature in a row; longer ones are cut and counted, shorter ones padded. Default 512.
+        columns: features to deliver. Default: all numeric ones, and `attention_mask`.
+        pad_id: value of padding. Default 0.
+        shuffle: "window" (default), "global" (small random reads) or "none".
+        shuffle_memory: bytes of all shuffle windows of the job together. Default 1 GiB. Part of the order.
+        lanes, window: override the order's own choice; leave them alone unless `athanor plan` says otherwise.
+        unit: "extent" (default) or "shard": what is permuted as a whole.
+        seed: one number for the whole job. Default 0.
+        last: "carry" (default), "drop" (= drop_last=True) or "pad" (evaluation: adds the column `valid`).
+        rank, world_size, local_rank: default: torch.distributed, the launcher's environment, else one process.
+        job: name of the job on this node; default from the environment (ATHANOR_JOB_ID, Slurm, torchrun …).
+        index_dir: where the index lies when the data is read-only.
+        strict: a feature longer than max_length is an error.
+        proof_dir: writes `RANK-START.jsonl` there: what was handed out, as sums that `athanor state verify` recomputes.
+        transform: called with each batch after it was copied; its result is handed out.
+        timeout: seconds without a batch after which ATH_TIMEOUT is raised. Default 540, under torch's watchdog.
+        agent: "auto" (start one if there is none) or "external". Default: ATHANOR_AGENT, else "auto".
+        state: what `state_dict()` returned, to go on from there.
+        identities: adds `_position`, `_shard_key` (its 64 bits) and `_record`, one int64 a row.
+
+    Raises ValueError for wrong arguments, AthanorError for everything else (docs/reference/errors.md).
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        batch_size: int | None = None,
+        global_batch_size: int | None = None,
+        grad_accum: int | None = None,
+        max_length: int = 512,
+        columns: Sequence[str] | None = None,
+        pad_id: int = 0,
+        shuffle: str = "window",
+        shuffle_memory: int = GIB,
+        lanes: int | None = None,
+        window: int | None = None,
+        unit: str = "extent",
+        seed: int = 0,
+        last: str = "carry",
+        drop_last: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+        local_rank: int | None = None,
+        job: str | None = None,
+        index_dir: str | os.PathLike[str] | None = None,
+        strict: bool = False,
+        proof_dir: str | os.PathLike[str] | None = None,
+        transform: Callable[[Batch], Any] | None = None,
+        timeout: float = 540.0,
+        agent: str | None = None,
+        state: _state.State | None = None,
+        identities: bool = False,
+        _stride: int = 1,
+        _offset: int = 0,
+    ) -> None:
+        _arguments.one_of("shuffle", shuffle, ("window", "global", "none"))
+        _arguments.one_of("unit", unit, ("extent", "shard"))
+        _arguments.one_of("last", last, ("carry", "drop", "pad"))
+        if drop_last:
+            if last == "pad":
+                raise ValueError('last must be "drop" or left out when drop_last is True, got "pad"')
+            last = "drop"
+        if not isinstance(seed, int) or not 0 <= seed < 2**64:
+            raise ValueError(f"seed must be a whole number in 0..2^64-1, got {seed!r}")
+        for name, value in (("shuffle_memory", shuffle_memory), ("lanes", lanes), ("window", window)):
+            if value is not None:
+                _arguments.at_least_one(name, value)
+        if isinstance(columns, str):
+            raise ValueError(f"columns must be a list of names, got {columns!r}")
+        ranks = _ranks.resolve(rank, world_size, local_rank)
+        sizes = batch_sizes(ranks.world, batch_size, global_batch_size, grad_accum)
+        self.rank = ranks.rank
+        self.world_size = ranks.world
+        self.batch_size = sizes.batch_size
+        self.last = last
+        self._transform = transform
+        self._proof_dir = None if proof_dir is None else os.path.abspath(proof_dir)
+        self._identities = identities
+        self._stride = _stride
+        self._offset = _offset
+        self._request = Request(
+            ranks=ranks,
+            job=_rundir.job_id({"ATHANOR_JOB_ID": job} if job else None),
+            agent=_arguments.agent_mode(agent),
+            mode="stream",
+            view=_arguments.view_request(source, index_dir, columns, max_length, pad_id, strict),
+            order={
+                "seed": str(seed),
+                "shuffle": shuffle,
+                "shuffle_memory": shuffle_memory,
+                "lanes": lanes,
+                "window": window,
+                "unit": unit,
+                "last": last,
+                "global_batch": sizes.global_batch,
+            },
+            batch_size=sizes.batch_size,
+            timeout=_arguments.positive("timeout", timeout),
+            stride=_stride,
+            offset=_offset,
+        )
+        self._session: Session | None = None
+        self._proof: ProofFile | None = None
+        self._closed = False
+        self._state: _state.State | None = None  # the order's state; its position is not kept up to date
+        self._epochs: Epochs | None = None
+        self._samples = 0
+        self._position = 0
+        self._epoch = 0
+        self._first_epoch = 0  # the one in which this loader (or its `state`) began
+        self._begun_at = 0  # position of the last iter(): what state_dict(steps=) counts from
+        self._goes_on = False  # the next iter() continues at _position instead of starting the epoch anew
+        self._generation = 0
+        self._wanted_epoch: int | None = None  # set_epoch() before the session is open
+        self._batches = 0
+        self._stall_ns = 0
+        self._copy_ns = 0
+        self._past_truncated = 0
+        self._past_deaths = 0
+        if state is not None:
+            self._state = _state.checked(state)
+            self._position = self._begun_at = _state.position_of(self._state)
+            self._goes_on = True
+
+    # -- iteration
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The steps of one epoch (after a load: its rest)."""
+        self._begin()
+        return _Steps(self, endless=False)
+
+    def repeat(self) -> Iterator[Batch]:
+        """Steps without end, epoch after epoch: for pipeline engines that call next() themselves."""
+        self._begin()
+        return _Steps(self, endless=True)
+
+    def __len__(self) -> int:
+        """Steps of the present epoch on this rank, counted from its beginning."""
+        self._opened()
+        return self._steps_of(self._epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Moves to the beginning of an epoch; does nothing when the position already is in it."""
+        if not isinstance(epoch, int) or epoch < 0:
+            raise ValueError(f"epoch must be a whole number of at least 0, got {epoch!r}")
+        if self._epochs is None:
+            self._wanted_epoch = epoch
+            return
+        if epoch != self._epoch:
+            self._go_to(epoch)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next batch belongs to."""
+        self._opened()
+        return self._epoch
+
+    @property
+    def position(self) -> int:
+        """Samples delivered globally before the next batch."""
+        self._opened()
+        return self._position
+
+    @property
+    def samples(self) -> int:
+        """Samples of the data set."""
+        self._opened()
+        return self._samples
+
+    @property
+    def grad_accum(self) -> int:
+        epochs = self._opened()
+        return epochs.global_batch // epochs.step
+
+    # -- state
+
+    def state_dict(self, steps: int | None = None) -> _state.State:
+        """Where this run stands: small plain JSON, the same on all ranks.
+
+        `steps`: for trainers that read ahead: how many batches since the last iter() or load they have really used."""
+        epochs = self._opened()
+        position = self._position
+        if steps is not None:
+            if not isinstance(steps, int) or steps < 0:
+                raise ValueError(f"steps must be a whole number of at least 0, got {steps!r}")
+            position = epochs.advance(self._begun_at, steps)
+            if position > self._position:
+                raise ValueError(f"steps must not be more than the batches that were handed out, got {steps}")
+        return _state.at(self._order_state(), position)
+
+    def load_state_dict(self, state: _state.State, *, override: bool = False) -> None:
+        """Goes on where `state` was taken; world size, batch size and accumulation may differ at the same global batch.
+
+        Raises AthanorValueError (a ValueError) for a state of other data or another seed; `override` takes it."""
+        state = _state.checked(state)
+        position = _state.position_of(state)
+        if self._epochs is None or not _state.same_order(state, self._order_state()) or override:
+            self._hang_up()
+            self._epochs = None
+            self._state = state
+            self._position = position
+            self._opened(override)
+        epochs = self._opened()
+        self._epoch = epochs.epoch_of(position)
+        epochs.steps_left(position, self._epoch)  # refuses a position that this batch size cannot reach
+        self._position = self._begun_at = position
+        self._wanted_epoch = None
+        self._goes_on = True
+        self._generation += 1
+        self._new_proof()
+
+    # -- the rest
+
+    def stats(self) -> dict[str, Any]:
+        """Counters of this rank since it was made, and the agent's own under "agent". Times in seconds."""
+        session = self._session
+        return {
+            "batches": self._batches,
+            "samples": self._batches * self.batch_size,
+            "position": self._position,
+            "epoch": self._epoch,
+            "stall_s": self._stall_ns / 1e9,
+            "copy_s": self._copy_ns / 1e9,
+            "truncated": self._past_truncated + (session.truncated if session is not None else 0),
+            "agent_deaths": self._past_deaths + (session.deaths if session is not None else 0),
+            "agent": session.agent_stats() if session is not None and session.pid == os.getpid() else {},
+        }
+
+    @property
+    def stall_seconds(self) -> float:
+        """Time that next() was blocked: waiting for the agent, seeking, starting a new one."""
+        return self._stall_ns / 1e9
+
+    def close(self) -> None:
+        """Ends the session; idempotent. State can still be taken."""
+        self._closed = True
+        self._generation += 1
+        self._hang_up()
+        self._new_proof()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Sockets and shared memory stay with the process that made them.
+        return {**self.__dict__, "_session": None, "_proof": None}
+
+    # -- how
+
+    def _factory(self) -> Factory:
+        return numpy_factory
+
+    def _opened(self, override: bool = False) -> Epochs:
+        """Epochs of the view; opens the session when that is not known yet."""
+        epochs = self._epochs
+        if epochs is not None:
+            return epochs
+        view = self._live().view(self._state, override)
+        order = view["order"]
+        epochs = Epochs(
+            int(view["samples"]),
+            int(order["global_batch"]),
+            self.world_size * self.batch_size,
+            str(order["last"]),
+            int(order["from"]),
+        )
+        self._samples = epochs.samples
+        position = int(view["position"])
+        self._epoch = self._first_epoch = epochs.epoch_of(position)
+        epochs.steps_left(position, self._epoch)  # refuses a position that this batch size cannot reach
+        self._state = view["state"]
+        self._position = self._begun_at = position
+        self._epochs = epochs
+        if self._wanted_epoch is not None:
+            wanted, self._wanted_epoch = self._wanted_epoch, None
+            self.set_epoch(wanted)
+        return epochs
+
+    def _steps_of(self, epoch: int) -> int:
+        return len(range(self._offset, self._opened().steps(epoch), self._stride))
+
+    def _go_to(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._position = self._begun_at = self._opened().begin(epoch)
+        self._goes_on = False
+        self._generation += 1
+
+    def _live(self) -> Session:
+        """The session of this process; a forked child opens one of its own."""
+        if self._closed:
+            raise RuntimeError("the loader is closed")
+        session = self._session
+        if session is not None and session.pid == os.getpid():
+            return session
+        self._hang_up()
+        self._session = Session(
+            self._request, self._factory(), self._identities or self._proof_dir is not None or self.last == "pad"
+        )
+        return self._session
+
+    def _hang_up(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+            self._past_truncated += session.truncated
+            self._past_deaths += session.deaths
+
+    def _order_state(self) -> _state.State:
+        if self._state is None:
+            raise RuntimeError("the loader is not open")
+        return self._state
+
+    def _begin(self) -> None:
+        epochs = self._opened()
+        if not self._goes_on:
+            self._position = epochs.begin(self._epoch)
+        self._goes_on = False
+        self._begun_at = self._position
+        self._generation += 1
+
+    def _new_proof(self) -> None:
+        if self._proof is not None:
+            self._proof.close()
+            self._proof = None
+
+    def _add_identities(
+        self, batch: Batch, flags: int, ids: np.ndarray[Any, np.dtype[np.uint64]], position: int
+    ) -> None:
+        """Columns made of row identities ([rows, 4] u64), and the step's line of proof."""
+        if self._identities:
+            for name, field in (("_position", 0), ("_shard_key", 1), ("_record", 2)):
+                batch[name], view = self._factory()((len(ids),), np.dtype(np.int64))
+                view[:] = ids[:, field].view(np.int64)
+        if self.last == "pad":
+            batch["valid"], view = self._factory()((len(ids),), np.dtype(np.bool_))
+            view[:] = ids[:, 3] >> np.uint64(32) != 0 if flags & _layout.FLAG_PADDED else True
+        self._prove(position, ids)
+
+    def _prove(self, position: int, ids: np.ndarray[Any, np.dtype[np.uint64]]) -> None:
+        proof = self._proof
+        if self._proof_dir is None:
+            return
+        if proof is None or proof.pid != os.getpid():
+            state = self._order_state()
+            proof = ProofFile(
+                self._proof_dir,
+                self.rank,
+                self.world_size,
+                position,
+                str(state["sources"][0]["view"]),
+                _state.at(state, position),
+            )
+            self._proof = proof
+        proof.add(position, ids)
+
+
+class _Steps:
+    """Iterator over the steps of one epoch, or without end. A newer iterator of the same loader ends it."""
+
+    def __init__(self, loader: Loader, endless: bool) -> None:
+        self._loader = loader
+        self._endless = endless
+        self._generation = loader._generation
+        self._over = False
+        self._enter()
+
+    def __iter__(self) -> _Steps:
+        return self
+
+    def _enter(self) -> None:
+        """At the position of the loader: what is left of its epoch."""
+        loader = self._loader
+        epochs = loader._opened()
+        self._epoch = loader._epoch
+        self._base = loader._position
+        self._left = epochs.steps_left(self._base, self._epoch)
+        self._index = loader._offset
+        self._size = epochs.step
+        self._end = epochs.begin(self._epoch + 1)
+        self._session: Session | None = None
+
+    def __next__(self) -> Batch:
+        if self._over:
+            raise StopIteration
+        loader = self._loader
+        if self._generation != loader._generation:
+            raise RuntimeError("this iterator is stale: the loader was closed, moved, or iterated anew")
+        while self._index >= self._left:
+            self._finish()
+            if not self._endless:
+                self._over = True
+                raise StopIteration
+            self._enter()
+        state = loader._order_state()
+        began = time.perf_counter_ns()
+        session = self._session
+        if session is None or session.pid != os.getpid():
+            session = loader._live()
+            session.start(self._base + (self._index - loader._offset) * self._size, state)
+            self._session = session
+        copied = session.copy_ns
+        position = self._base + self._index * self._size
+        batch, flags, ids = session.next(position, state)
+        loader._copy_ns += session.copy_ns - copied
+        loader._stall_ns += time.perf_counter_ns() - began - (session.copy_ns - copied)
+        if ids is not None:
+            loader._add_identities(batch, flags, ids, position)
+        loader._batches += 1
+        self._index += loader._stride
+        if self._index >= self._left:
+            self._finish()
+        else:
+            loader._position = self._base + (self._index - loader._offset) * self._size
+        session.delivered(loader._position)
+        return batch if loader._transform is None else loader._transform(batch)
+
+    def _finish(self) -> None:
+        """A finished epoch is the next one's start, even if the user breaks right after its last batch."""
+        self._loader._epoch = self._epoch + 1
+        self._loader._position = self._end

@@ -1,0 +1,90 @@
+"""Which rank this process is: arguments, torch.distributed, RANK/WORLD_SIZE, Slurm, MPI, else a single process.
+
+>>> resolve(rank=1, world_size=8)
+Ranks(rank=1, world=8, local_rank=0, local_world=1, origin='arguments')
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Ranks(NamedTuple):
+    rank: int
+    world: int
+    local_rank: int
+    local_world: int
+    origin: str
+
+
+# (origin, a variable that must be there, rank, world, local rank, local world)
+_LAUNCHERS = (
+    ("RANK/WORLD_SIZE", "RANK", "RANK", ("WORLD_SIZE",), ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",)),
+    # In a batch script's own shell SLURM_PROCID is 0 and SLURM_NTASKS the whole job: only a step (srun) is a rank.
+    ("Slurm", "SLURM_STEP_ID", "SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), ("SLURM_LOCALID",), ()),
+    (
+        "Open MPI",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_RANK",
+        ("OMPI_COMM_WORLD_SIZE",),
+        ("OMPI_COMM_WORLD_LOCAL_RANK",),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE",),
+    ),
+    ("PMI", "PMI_RANK", "PMI_RANK", ("PMI_SIZE",), ("MPI_LOCALRANKID",), ("MPI_LOCALNRANKS",)),
+)
+
+
+def resolve(
+    rank: int | None = None,
+    world_size: int | None = None,
+    local_rank: int | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Ranks:
+    """Rank and (data-parallel) world size. `rank` and `world_size` are given together or not at all."""
+    env = os.environ if environ is None else environ
+    if (rank is None) != (world_size is None):
+        raise ValueError(f"rank and world_size must be given together, got rank={rank}, world_size={world_size}")
+    if rank is not None and world_size is not None:
+        return _checked(rank, world_size, local_rank, _number(env, ("LOCAL_WORLD_SIZE",)), "arguments")
+    # Only looked up, never imported: importing torch costs seconds and this module must work without it.
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        local = local_rank if local_rank is not None else _number(env, ("LOCAL_RANK",))
+        local_world = _number(env, ("LOCAL_WORLD_SIZE",))
+        return _checked(dist.get_rank(), dist.get_world_size(), local, local_world, "torch.distributed")
+    for origin, sign, rank_name, world_names, local_names, local_world_names in _LAUNCHERS:
+        if not env.get(sign):
+            continue
+        found_rank = _number(env, (rank_name,))
+        found_world = _number(env, world_names)
+        if found_rank is None or found_world is None:
+            raise ValueError(
+                f"{rank_name} and {world_names[0]} must both be set, got {rank_name}={env.get(rank_name)!r}, "
+                f"{world_names[0]}={env.get(world_names[0])!r}"
+            )
+        local = local_rank if local_rank is not None else _number(env, local_names)
+        return _checked(found_rank, found_world, local, _number(env, local_world_names), origin)
+    return _checked(0, 1, local_rank, 1, "single process")
+
+
+def _checked(rank: int, world: int, local_rank: int | None, local_world: int | None, origin: str) -> Ranks:
+    if world < 1:
+        raise ValueError(f"world_size must be at least 1, got {world} (from {origin})")
+    if not 0 <= rank < world:
+        raise ValueError(f"rank must be in 0..{world - 1}, got {rank} (from {origin})")
+    here = local_world if local_world is not None and local_world >= 1 else 1
+    return Ranks(rank, world, local_rank if local_rank is not None else rank % here, here, origin)
+
+
+def _number(env: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    for name in names:
+        text = env.get(name)
+        if text:
+            try:
+                return int(text)
+            except ValueError:
+                raise ValueError(f"{name} must be a whole number, got {text!r}") from None
+    return None

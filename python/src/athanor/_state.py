@@ -1,0 +1,55 @@
+"""The loader's state: plain JSON, the same on all ranks; 64-bit integers are decimal strings.
+
+The agent makes it (docs/reference/order.md); the client only moves its `position`, which counts samples of the
+batches that were handed to the user.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from .errors import AthanorValueError
+
+State = dict[str, Any]
+
+# What decides whether two states walk the same sequence.
+_ORDER_KEYS = ("version", "seed", "sources", "segments")
+
+
+def at(state: State, position: int) -> State:
+    """A copy of `state` at another position."""
+    moved = copy.deepcopy(state)
+    moved["position"] = str(position)
+    return moved
+
+
+def position_of(state: State) -> int:
+    return int(state["position"])
+
+
+def same_order(a: State, b: State) -> bool:
+    return all(a.get(key) == b.get(key) for key in _ORDER_KEYS)
+
+
+def checked(state: Any) -> State:
+    """`state` without what does not belong to the order. Raises ATH_STATE_INVALID for what is no state (version 1)."""
+    if not isinstance(state, dict):
+        raise _refuse(f"found {type(state).__name__}, expected a dict from state_dict()")
+    missing = [key for key in (*_ORDER_KEYS, "position") if key not in state]
+    if missing:
+        raise _refuse(f"{', '.join(missing)} missing")
+    if state["version"] != 1:
+        raise _refuse(f"found version {state['version']!r}, this client reads version 1")
+    position = state["position"]
+    if not isinstance(position, str) or not position.isdecimal():
+        raise _refuse(f"position must be a decimal string, got {position!r}")
+    return {key: copy.deepcopy(state[key]) for key in (*_ORDER_KEYS, "position")}
+
+
+def _refuse(what: str) -> AthanorValueError:
+    return AthanorValueError(
+        "ATH_STATE_INVALID",
+        f"this is not a state of a loader: {what}",
+        remedy="pass what state_dict() returned, unchanged",
+    )
