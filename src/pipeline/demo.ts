@@ -47,11 +47,11 @@ const RANKS = 2;
 const BATCH = 2;
 const FULL: Plan = {
   steps: 40, saveSteps: 10, accumulation: 2, megabytes: 8, killAgentAt: 8, killAllAt: 24,
-  bench: ["--batch", "32", "--passes", "3"],
+  bench: ["--batch", "32", "--mode", "window", "--seconds", "3", "--passes", "2"],
 };
 const QUICK: Plan = {
   steps: 8, saveSteps: 4, accumulation: 1, megabytes: 2, killAgentAt: 3, killAllAt: null,
-  bench: ["--batch", "32", "--passes", "1"],
+  bench: ["--batch", "32", "--mode", "window", "--seconds", "1", "--passes", "1"],
 };
 
 const examples = fileURLToPath(new URL("../../../examples/deepseek", import.meta.url));
@@ -146,7 +146,7 @@ class Demo {
       "--steps", String(steps), "--proof_dir", join(this.#at.dir, "unbroken"), "--compare", join(this.#out, "proof"),
     ]);
     this.#title("What it brings: the same files read by three loaders");
-    await this.#athanor(["bench", "train", "--data", this.#data, ...bench]);
+    await this.#athanor(["bench", "train", "--data", this.#data, "--cache-dir", join(this.#at.dir, "bench"), ...bench]);
     const { say } = this.#options;
     say("");
     say(`done in ${Math.round((Date.now() - this.#began) / 1000)} s. With data of your own (a folder of TFRecord shards):`);
