@@ -86,12 +86,16 @@ interface Part {
   world: number;
   start: number;
   time: number;
+  /** Number of the part in its file. */
+  number: number;
   lines: StepLine[];
 }
 
 interface Session {
   world: number;
   start: number;
+  /** Number of its parts in their files. */
+  number: number;
   parts: Map<number, Part>;
 }
 
@@ -114,7 +118,7 @@ export function readProof(files: readonly ProofText[]): Proof {
         }
         const { rank, world, time } = value;
         if (rank >= world) throw new ProofInvalid(`rank ${rank} is not below world size ${world}`, { file: name, line: i + 1 });
-        part = { file: name, rank, world, time, start: place(value.start, name, i + 1), lines: [] };
+        part = { file: name, rank, world, time, start: place(value.start, name, i + 1), number: 0, lines: [] };
         parts.push(part);
         views.add(value.view);
         if (value.state !== undefined) states.set(JSON.stringify(orderOf(value.state)), value.state);
@@ -125,7 +129,7 @@ export function readProof(files: readonly ProofText[]): Proof {
       const previous = part.lines.at(-1);
       if (previous !== undefined && step.position < previous.position + previous.rows) {
         // The rank went back (a new epoch after `break`): from here on it is a session of its own.
-        part = { ...part, start: step.position, lines: [] };
+        part = { ...part, start: step.position, number: part.number + 1, lines: [] };
         parts.push(part);
       }
       part.lines.push(step);
@@ -165,9 +169,12 @@ function group(parts: readonly Part[]): Session[] {
   const sessions: Session[] = [];
   // Array.sort is stable: parts of one file (equal times) stay in their order.
   for (const part of [...parts].sort((a, b) => a.time - b.time)) {
-    const session = sessions.findLast((s) => s.world === part.world && s.start === part.start && !s.parts.has(part.rank));
-    if (session !== undefined) session.parts.set(part.rank, part);
-    else sessions.push({ world: part.world, start: part.start, parts: new Map([[part.rank, part]]) });
+    const { world, start, number, rank } = part;
+    const session = sessions.findLast(
+      (s) => s.world === world && s.start === start && s.number === number && !s.parts.has(rank),
+    );
+    if (session !== undefined) session.parts.set(rank, part);
+    else sessions.push({ world, start, number, parts: new Map([[rank, part]]) });
   }
   return sessions;
 }
@@ -226,6 +233,9 @@ export function compareProof(proof: Proof, order: Order, identify: (sample: numb
     }
     if (position < order.resolved.from) {
       return differs("the step lies before the order's segment", String(position), String(order.resolved.from));
+    }
+    if (rows > order.resolved.globalBatch) {
+      return differs("a step has more rows than an optimizer batch", String(rows), String(order.resolved.globalBatch));
     }
     const expected = expectedSum(order, position, position + rows, identify);
     if (sum !== expected) return differs("the sum over all ranks differs", String(sum), String(expected));
