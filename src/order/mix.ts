@@ -114,7 +114,7 @@ export function permutation(prefix: Mixer, n: number): Uint32Array {
     const item = result[i]!;
     const low = lo[item]!;
     let at = i;
-    while (at > 0 && key[at - 1]! === same && lo[result[at - 1]!]! > low) {
+    while (at > 0 && same === key[at - 1] && lo[result[at - 1]!]! > low) {
       result[at] = result[at - 1]!;
       at--;
     }
