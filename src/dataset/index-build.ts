@@ -42,9 +42,6 @@ interface File {
   version: ObjectVersion;
 }
 
-/** Kernel memory for one shard's buffers to begin with; a format grows it for a record that is larger. */
-const SCAN_BYTES = 32 * 1024 * 1024;
-
 /** Stats in flight: each takes a round trip to an OST on Lustre. */
 const CONCURRENT_STATS = 16;
 
@@ -113,7 +110,7 @@ async function* scanAll(
   options: BuildOptions,
 ): AsyncGenerator<ScannedShard> {
   const total = fresh.reduce((sum, { version }) => sum + version.size, 0);
-  const kernels = createKernels(SCAN_BYTES);
+  const kernels = createKernels(0);
   let before = 0;
   for (const { path, version } of fresh) {
     options.onRead?.(path);

@@ -2,7 +2,7 @@
  * Reads one shard whole, once: its format by content, every checksum, and what the index stores of it.
  */
 import { join } from "node:path";
-import { detectFormat } from "../formats/registry.ts";
+import { detectFormat, formats } from "../formats/registry.ts";
 import type { Format, ShardContent } from "../formats/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import type { ObjectVersion, ReadableObject, Storage } from "../storage/types.ts";
@@ -10,7 +10,7 @@ import { RUN_BLOCKS } from "./index-layout.ts";
 import type { ShardTable } from "./index-layout.ts";
 import type { ShardRow } from "./types.ts";
 
-/** Enough for every format that we know, and for a message about any that we do not. */
+/** Enough for every format to know its own. */
 const HEAD_BYTES = 4096;
 
 export interface ScannedShard {
@@ -19,16 +19,12 @@ export interface ScannedShard {
   table: ShardTable;
 }
 
-/** The first bytes of an object (all of it when it is shorter). */
-export async function readHead(object: ReadableObject): Promise<Uint8Array> {
+/** The format of a file, by its content. */
+export async function formatOf(object: ReadableObject): Promise<Format> {
   const head = new Uint8Array(Math.min(HEAD_BYTES, object.size));
   await object.readInto(head, 0);
-  return head;
-}
-
-/** The format of a file by its content. Throws ATH_NOT_FORMAT, which says what the file is instead. */
-export async function formatOf(object: ReadableObject): Promise<Format> {
-  return detectFormat(await readHead(object), object.uri).format;
+  // A file of no format goes to the first one, whose `index` refuses it and says what the file is (ATH_NOT_FORMAT).
+  return detectFormat(head)?.format ?? formats[0]!;
 }
 
 /**

@@ -1,0 +1,64 @@
+/**
+ * What all commands share: results on stdout (`--json`: one line), progress and hang warnings on stderr, and storage that
+ * never keeps the process from ending.
+ */
+import { once } from "node:events";
+import type { Command } from "commander";
+import { Progress } from "../base/progress.ts";
+import { createPosixStorage } from "../storage/posix.ts";
+import type { PosixStorage } from "../storage/posix.ts";
+
+let threadsHang = false;
+
+/** Whether a command left an I/O thread in a call that does not return. */
+export function hasHungThreads(): boolean {
+  return threadsHang;
+}
+
+/** Runs `work` with a storage of its own. A call that hangs is named on stderr after 10 s. */
+export async function withStorage<Result>(work: (storage: PosixStorage) => Promise<Result>): Promise<Result> {
+  const storage = createPosixStorage({
+    onHang: ({ op, path, offset, target, sinceMs }) => {
+      const seconds = Math.round(sinceMs / 1000);
+      process.stderr.write(`waiting for storage: ${op} of ${path} at byte ${offset} for ${seconds} s (${target})\n`);
+    },
+  });
+  try {
+    return await work(storage);
+  } finally {
+    threadsHang ||= storage.stats().inFlight > 0;
+    await storage.close();
+  }
+}
+
+/** The progress line of a command, off with `--json`. */
+export async function withProgress<Result>(
+  label: string,
+  json: boolean,
+  work: (update: (done: number, total: number, what: string) => void) => Promise<Result>,
+): Promise<Result> {
+  const progress = new Progress(label, { quiet: json });
+  try {
+    return await work((done, total, what) => progress.update(done, total, what));
+  } finally {
+    progress.done();
+  }
+}
+
+/** `--json` before or after the name of the command. */
+export function wantsJson(command: Command): boolean {
+  return command.optsWithGlobals<{ json?: boolean }>().json === true;
+}
+
+/** Writes a line to stdout and waits when the reader is slow, so that memory stays bounded. */
+export async function printLine(line: string): Promise<void> {
+  if (!process.stdout.write(`${line}\n`)) await once(process.stdout, "drain");
+}
+
+/** Columns side by side, the first to the left, the others to the right. */
+export function tableText(rows: readonly (readonly string[])[], indent = "  "): string {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const line = (row: readonly string[]): string =>
+    row.map((cell, column) => (column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!))).join("  ");
+  return rows.map((row) => `${indent}${line(row)}`.trimEnd()).join("\n");
+}

@@ -1,0 +1,45 @@
+/** `athanor index PATH`: builds the index of a data set or brings it up to date. */
+import type { Command } from "commander";
+import { formatCount, formatSize } from "../base/units.ts";
+import { buildIndex } from "../dataset/index-build.ts";
+import { printLine, wantsJson, withProgress, withStorage } from "./command.ts";
+
+interface Flags {
+  indexDir?: string;
+  rebuild?: boolean;
+}
+
+export function register(program: Command): void {
+  program
+    .command("index")
+    .description("build or refresh the index; unchanged shards are not read again")
+    .argument("<path>", "folder, file or glob of shards")
+    .option("--index-dir <dir>", "where the index goes when the data is read-only (default: .athanor beside the data)")
+    .option("--rebuild", "read every shard again")
+    .action(async (path: string, flags: Flags, command: Command) => {
+      const json = wantsJson(command);
+      const read: string[] = [];
+      const index = await withStorage((storage) =>
+        withProgress("indexing", json, (progress) =>
+          buildIndex(path, {
+            storage,
+            progress,
+            indexDir: flags.indexDir,
+            rebuild: flags.rebuild === true,
+            onRead: (shard) => read.push(shard),
+          }),
+        ),
+      );
+      const { root, format, totals, fingerprint, ignored } = index;
+      if (json) {
+        await printLine(JSON.stringify({ root, format, ...totals, fingerprint, read: read.length, ignored }));
+        return;
+      }
+      for (const { path: file, why } of ignored) process.stderr.write(`ignored ${file}: ${why}\n`);
+      await printLine(
+        `${root}: ${format}, ${formatCount(totals.shards)} shards (${formatCount(read.length)} read now), ` +
+          `${formatCount(totals.records)} records, ${formatCount(totals.tokens)} tokens, ${formatSize(totals.bytes)}`,
+      );
+      await printLine(`fingerprint ${fingerprint}`);
+    });
+}

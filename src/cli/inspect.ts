@@ -1,0 +1,85 @@
+/** `athanor inspect PATH`: schema, counts, first samples, and how the data would be read. */
+import type { Command } from "commander";
+import { plainValue, valueJson } from "../base/json.ts";
+import { formatCount, formatSize } from "../base/units.ts";
+import { Usage } from "../base/usage.ts";
+import { inspect } from "../dataset/inspect.ts";
+import type { Inspection, ReadingPlan } from "../dataset/inspect.ts";
+import type { Field } from "../formats/types.ts";
+import { printLine, tableText, wantsJson, withProgress, withStorage } from "./command.ts";
+
+interface Flags {
+  indexDir?: string;
+  samples: string;
+}
+
+export function register(program: Command): void {
+  program
+    .command("inspect")
+    .description("schema, counts, first samples, and how the data would be read")
+    .argument("<path>", "folder, file or glob of shards")
+    .option("--index-dir <dir>", "where the index lies when the data is read-only")
+    .option("--samples <n>", "records to show", "3")
+    .action(async (path: string, flags: Flags, command: Command) => {
+      const json = wantsJson(command);
+      const samples = Number(flags.samples);
+      if (!Number.isSafeInteger(samples) || samples < 0) throw new Usage(`--samples must be a whole number, got ${flags.samples}`);
+      const inspection = await withStorage((storage) =>
+        withProgress("reading", json, (progress) => inspect(path, { storage, progress, samples, indexDir: flags.indexDir })),
+      );
+      await printLine(json ? JSON.stringify(asJson(inspection)) : asText(inspection));
+    });
+}
+
+function asJson({ index, indexed, reading, samples }: Inspection): object {
+  const { root, format, totals, schema, fingerprint, ignored } = index;
+  const meanTokens = totals.records === 0 ? 0 : totals.tokens / totals.records;
+  return { root, format, indexed, totals, meanTokens, fingerprint, schema, reading: reading ?? null, ignored, samples: samples.map(plainValue) };
+}
+
+function asText({ index, indexed, reading, samples }: Inspection): string {
+  const { root, format, totals, schema, fingerprint, ignored } = index;
+  const lines = [
+    `${root}: ${format}, ${formatCount(totals.shards)} shards, ${formatSize(totals.bytes)}, ${formatCount(totals.records)} records`,
+    indexed ? `fingerprint ${fingerprint}` : `fingerprint ${fingerprint} (no index: scanned now)`,
+    "",
+    tableText([["feature", "kind", "in records", "values each", "mean", "range"], ...schema.fields.map((field) => fieldRow(field))]),
+    "",
+  ];
+  if (totals.records > 0) lines.push(`mean length: ${(totals.tokens / totals.records).toFixed(1)} tokens a record`, "");
+  for (const values of samples) lines.push(shorten(valueJson(values)));
+  if (samples.length > 0) lines.push("");
+  lines.push(...(reading === undefined ? ["there are no records to read"] : readingLines(reading)));
+  for (const { path, why } of ignored) lines.push(`ignored ${path}: ${why}`);
+  return lines.join("\n");
+}
+
+function fieldRow({ name, kind, present, values, minLength, maxLength, min, max, prefixMask }: Field): string[] {
+  const lengths = minLength === maxLength ? `${maxLength}` : `${minLength} to ${maxLength}`;
+  const range = prefixMask === true ? "ones, then zeros" : min === undefined ? "" : `${min} to ${max}`;
+  const mean = present === 0 ? "" : (values / present).toFixed(1);
+  return [name, kind, formatCount(present), lengths, mean, range];
+}
+
+function readingLines(plan: ReadingPlan): string[] {
+  const shuffled =
+    plan.shuffle === "global"
+      ? "the whole set fits the shuffle memory of 1GiB: decoded once, shuffled over all samples"
+      : `${plan.lanes} lanes, each shuffled in windows of ${formatCount(plan.window)} samples`;
+  const lines = [
+    "how it would be read (default options, rows as long as the longest lists):",
+    `  ${formatCount(plan.blocks)} blocks of about ${formatSize(plan.blockBytes)}, in ${formatCount(plan.extents)} extents of about ${formatSize(plan.extentBytes)}`,
+    `  reads of about ${formatSize(plan.readBytes)}; ${shuffled}`,
+  ];
+  lines.push(
+    plan.streams === 0
+      ? "  not compressed: any record can be read alone"
+      : `  ${formatCount(plan.streams)} shards are gzip or zlib: each is decoded from its beginning and is one extent; resume inside one reads it again`,
+  );
+  return lines;
+}
+
+/** Samples of a line or two: enough to see what they are. */
+function shorten(text: string): string {
+  return text.length <= 200 ? text : `${text.slice(0, 197)}…`;
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env node
+/**
+ * `athanor`: parses the command line and hands over to one file a command.
+ * Exit codes (design §4.8): 0 fine, 1 found problems, 2 usage, 3 environment, 4 a defect of ours. With `--json` a
+ * command that fails prints one line `{"error": {…}}` on stderr.
+ */
+import { readFileSync } from "node:fs";
+import { Command, CommanderError } from "commander";
+import { toErrorRecord } from "../base/errors.ts";
+import type { ErrorRecord } from "../base/errors.ts";
+import { exitNow } from "../base/exit.ts";
+import { Usage } from "../base/usage.ts";
+import { register as registerCat } from "./cat.ts";
+import { hasHungThreads } from "./command.ts";
+import { register as registerIndex } from "./index.ts";
+import { register as registerInspect } from "./inspect.ts";
+import { register as registerVerify } from "./verify.ts";
+
+const json = process.argv.includes("--json");
+
+const program = new Command("athanor")
+  .description("Keeps GPUs fed while large language models train")
+  .version(version())
+  .option("--json", "one JSON object on stdout; errors as one JSON line on stderr")
+  .exitOverride()
+  .configureOutput({ outputError: () => undefined })
+  .showHelpAfterError(false);
+
+// One line a command, in the order of `athanor --help`.
+registerIndex(program);
+registerInspect(program);
+registerVerify(program);
+registerCat(program);
+
+// `athanor cat … | head` closes the pipe; that is no failure.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => exitNow(error.code === "EPIPE" ? 0 : 3));
+
+end(await main());
+
+async function main(): Promise<number> {
+  try {
+    await program.parseAsync();
+    return Number(process.exitCode ?? 0);
+  } catch (error) {
+    if (error instanceof CommanderError) {
+      // Help and version were printed already; commander calls them errors with exit code 0.
+      if (error.exitCode === 0) return 0;
+      if (error.code === "commander.help") return 2;
+      return report(toErrorRecord(new Usage(error.message.replace(/^error: /, ""), {}, "see `athanor --help`")));
+    }
+    return report(toErrorRecord(error), error);
+  }
+}
+
+function report(record: ErrorRecord, error?: unknown): number {
+  const { exit, ...shown } = record;
+  if (json) process.stderr.write(`${JSON.stringify({ error: shown })}\n`);
+  else if (exit === 4) process.stderr.write(`athanor: ${record.message}\n${record.cause ?? ""}\n${record.remedy}\n`);
+  else process.stderr.write(`athanor: ${error instanceof Error ? error.message : record.message} [${record.code}]\n`);
+  return exit ?? 1;
+}
+
+/** Ends by itself when nothing runs any more, unless a thread hangs: Node would wait for it for ever. */
+function end(code: number): void {
+  process.exitCode = code;
+  if (!hasHungThreads()) return;
+  process.stdout.write("", () => process.stderr.write("", () => exitNow(code)));
+}
+
+function version(): string {
+  // dist/src/cli/main.js → the package's own folder.
+  const file = new URL("../../../package.json", import.meta.url);
+  return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
+}

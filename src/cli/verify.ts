@@ -1,0 +1,32 @@
+/** `athanor verify PATH`: checks every byte against checksums and index. */
+import type { Command } from "commander";
+import { AthanorError } from "../base/errors.ts";
+import { formatCount, formatSize } from "../base/units.ts";
+import { verify } from "../dataset/verify.ts";
+import { printLine, wantsJson, withProgress, withStorage } from "./command.ts";
+
+export function register(program: Command): void {
+  program
+    .command("verify")
+    .description("check every byte: record checksums, sizes, and what the index says")
+    .argument("<path>", "folder, file or glob of shards")
+    .option("--index-dir <dir>", "where the index lies when the data is read-only")
+    .action(async (path: string, flags: { indexDir?: string }, command: Command) => {
+      const json = wantsJson(command);
+      const report = await withStorage((storage) =>
+        withProgress("verifying", json, (progress) => verify(path, { storage, progress, indexDir: flags.indexDir })),
+      );
+      const { problems, indexed, shards, records, bytes } = report;
+      if (json) {
+        await printLine(JSON.stringify({ ...report, problems: problems.map(({ exit: _, ...problem }) => problem) }));
+      } else {
+        for (const problem of problems) await printLine(`${AthanorError.fromRecord(problem).message} [${problem.code}]`);
+        await printLine(
+          `${formatCount(shards)} shards, ${formatCount(records)} records, ${formatSize(bytes)} checked` +
+            `${indexed ? " against the index" : " (there is no index)"}: ${problems.length === 0 ? "no problem" : `${problems.length} with problems`}`,
+        );
+      }
+      // The first problem is the error; all of them stand on stdout.
+      if (problems.length > 0) throw AthanorError.fromRecord(problems[0]!);
+    });
+}

@@ -1,0 +1,116 @@
+/**
+ * Verify: reads every byte of a set and compares it with the index. Every shard is looked at, also after a fault, so
+ * that one run names all that is wrong.
+ */
+import { join } from "node:path";
+import { toErrorRecord } from "../base/errors.ts";
+import type { ErrorRecord } from "../base/errors.ts";
+import type { BlockTable } from "../formats/types.ts";
+import type { Kernels } from "../kernels/kernels.ts";
+import { createKernels } from "../kernels/load.ts";
+import type { ObjectVersion, Storage } from "../storage/types.ts";
+import { discover } from "./discover.ts";
+import { VerifyMismatch } from "./errors.ts";
+import { openIndex } from "./index-read.ts";
+import { isKnownNonData } from "./non-data.ts";
+import { scanShard } from "./shard-scan.ts";
+import type { DatasetIndex } from "./types.ts";
+
+export interface VerifyOptions {
+  storage: Storage;
+  indexDir?: string | undefined;
+  progress?: (done: number, total: number, path: string) => void;
+}
+
+export interface VerifyReport {
+  /** False: there is no index, only the shards' own checksums were checked. */
+  indexed: boolean;
+  shards: number;
+  /** Of the shards without a fault. */
+  records: number;
+  bytes: number;
+  problems: ErrorRecord[];
+}
+
+export async function verify(source: string, options: VerifyOptions): Promise<VerifyReport> {
+  const { storage } = options;
+  const index = await openIndex(source, options);
+  const { root, paths } = index === undefined ? await discover(source, storage, options.indexDir) : fromIndex(index);
+  const report: VerifyReport = { indexed: index !== undefined, shards: 0, records: 0, bytes: 0, problems: [] };
+  const kernels = createKernels(0);
+  // Without an index the sizes are not known beforehand.
+  let total = index?.totals.bytes ?? 0;
+  for (const [shard, path] of paths.entries()) {
+    try {
+      const version = await expectedVersion(index, shard, join(root, path), storage);
+      if (index === undefined) total += version.size;
+      const progress = (bytes: number): void => options.progress?.(report.bytes + bytes, total, path);
+      const records = await verifyShard({ storage, root, path, version, kernels, progress }, index, shard);
+      report.records += records;
+      report.bytes += version.size;
+      report.shards++;
+    } catch (error) {
+      const record = toErrorRecord(error);
+      if (record.code === "ATH_NOT_FORMAT" && index === undefined && paths.length > 1 && isKnownNonData(path)) continue;
+      report.shards++;
+      report.problems.push(record);
+    }
+  }
+  return report;
+}
+
+function fromIndex(index: DatasetIndex): { root: string; paths: string[] } {
+  return { root: index.root, paths: index.shards.map(({ path }) => path) };
+}
+
+async function expectedVersion(
+  index: DatasetIndex | undefined,
+  shard: number,
+  file: string,
+  storage: Storage,
+): Promise<ObjectVersion> {
+  return index === undefined ? storage.stat(file) : index.shards[shard]!;
+}
+
+interface Scan {
+  storage: Storage;
+  root: string;
+  path: string;
+  version: ObjectVersion;
+  kernels: Kernels;
+  progress: (bytes: number) => void;
+}
+
+/** Returns the records. Throws the shard's first fault. */
+async function verifyShard(scan: Scan, index: DatasetIndex | undefined, shard: number): Promise<number> {
+  const { storage, root, path, version, kernels, progress } = scan;
+  const { row, table } = await scanShard(storage, root, path, version, kernels, progress);
+  if (index === undefined) return row.records;
+  const file = join(root, path);
+  const expected = index.shards[shard]!;
+  for (const name of ["crc32c", "records", "tokens", "blocks"] as const) {
+    if (row[name] === expected[name]) continue;
+    throw new VerifyMismatch(
+      `its bytes are not those that were indexed, though size and mtime are: ${name} found ${row[name]}, expected ${expected[name]}`,
+      { file },
+      "put the right file back, or run `athanor index --rebuild` if this one is right",
+    );
+  }
+  const stored = await index.blockTable(shard);
+  const part = differentPart(table.table, stored);
+  if (part !== undefined) {
+    throw new VerifyMismatch(`its block table in the index is wrong: ${part} differ`, { file }, "run `athanor index --rebuild`");
+  }
+  return row.records;
+}
+
+function differentPart(found: BlockTable, stored: BlockTable): string | undefined {
+  const columns = [
+    "firstRecord", "tokens", "segmentStart", "segmentFile", "segmentOffset", "segmentLength", "restartStart", "restarts",
+  ] as const;
+  return columns.find((column) => Buffer.compare(bytesOf(found[column]), bytesOf(stored[column])) !== 0);
+}
+
+function bytesOf(array: Float64Array | Uint32Array): Buffer {
+  return Buffer.from(array.buffer, array.byteOffset, array.byteLength);
+}
