@@ -13,6 +13,7 @@ import { defaultCacheDir } from "../bench/data.ts";
 import { reportHtml } from "../bench/html.ts";
 import { comparisonText, reportText } from "../bench/table.ts";
 import { benchTrain } from "../bench/train.ts";
+import { printLine, wantsJson } from "./command.ts";
 
 interface TrainFlags {
   data: string;
@@ -63,7 +64,7 @@ export function register(program: Command): void {
     .option("--compare-ranks <list>", "instead of the table: agent memory and CPU a sample, e.g. 1,8 (numpy clients)")
     .option("--html <file>", "also write the report as one HTML file")
     .action(async (flags: TrainFlags, command: Command) => {
-      const json = command.optsWithGlobals<{ json?: boolean }>().json === true;
+      const json = wantsJson(command);
       const watch = { say: (line: string) => void (json || process.stderr.write(`bench: ${line}\n`)) };
       const mode = oneOf("--mode", flags.mode, ["window", "global", "both"] as const);
       const common = {
@@ -85,7 +86,7 @@ export function register(program: Command): void {
           { ...common, worlds, batch: batches[0]!, mode: mode === "both" ? "window" : mode },
           watch,
         );
-        print(json ? JSON.stringify(compared, undefined, 2) : comparisonText(compared));
+        await printLine(json ? JSON.stringify(compared) : comparisonText(compared));
         return;
       }
       const report = await benchTrain(
@@ -102,24 +103,20 @@ export function register(program: Command): void {
         watch,
       );
       if (flags.html !== undefined) await writeAtomic(resolve(flags.html), [Buffer.from(reportHtml(report))]);
-      print(json ? JSON.stringify(report, undefined, 2) : reportText(report));
+      await printLine(json ? JSON.stringify(report) : reportText(report));
     });
   bench
     .command("agent-opens")
     .description("count the files that the start of an agent opens (needs strace)")
     .action(async (_flags: unknown, command: Command) => {
-      const json = command.optsWithGlobals<{ json?: boolean }>().json === true;
+      const json = wantsJson(command);
       const found = await agentOpens();
-      print(
+      await printLine(
         json
-          ? JSON.stringify(found, undefined, 2)
+          ? JSON.stringify(found)
           : `${found.files.join("\n")}\n${found.files.length} files opened until the agent accepts (${found.opens} opens with kernel files and folders, ${found.failed} failed)`,
       );
     });
-}
-
-function print(text: string): void {
-  process.stdout.write(`${text}\n`);
 }
 
 function count(name: string, text: string): number {

@@ -14,10 +14,9 @@ the payload is a tf.train.Example (field 1 features, map entries name -> Feature
 from __future__ import annotations
 
 import gzip
-import io
 import struct
 from collections.abc import Iterator
-from typing import IO
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +25,10 @@ READ_BUFFER = 256 * 1024
 
 def walk(path: str) -> Iterator[bytes]:
     """Payloads of a plain or gzip shard in file order; a short end is an EOFError naming file and byte."""
-    with io.BufferedReader(io.FileIO(path), READ_BUFFER) as raw:
-        packed = raw.peek(2)[:2] == b"\x1f\x8b"
-        stream: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw
+    with open(path, "rb", buffering=READ_BUFFER) as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        stream: Any = gzip.GzipFile(fileobj=raw) if packed else raw
         offset = 0
         while True:
             head = stream.read(12)
