@@ -1,0 +1,88 @@
+/**
+ * The agent: one daemon a node and job. Started by the first rank that finds none (`athanor._spawn`), or by hand:
+ *
+ *   node agent.js --run-dir DIR --job JOB [--grace 10s] [--memory 4GiB] [--decode-threads N] [--io-threads N] [--no-crc]
+ *
+ * Also the entry of its own worker threads: the whole agent is this one file and `kernels.wasm`.
+ */
+import { readFileSync } from "node:fs";
+import { availableParallelism, freemem } from "node:os";
+import { parseArgs } from "node:util";
+import { isMainThread } from "node:worker_threads";
+import { toErrorRecord } from "../base/errors.ts";
+import { registerThread, runRegisteredThread } from "../base/threads.ts";
+import { parseDuration, parseSize } from "../base/units.ts";
+import { VERSION } from "../base/version.ts";
+import { run as runDecodeThread } from "../feed/decode-thread.ts";
+import { run as runIoThread } from "../storage/io-thread.ts";
+import { Server } from "./server.ts";
+
+registerThread("io", runIoThread);
+registerThread("decode", runDecodeThread);
+
+if (isMainThread) await main();
+else runRegisteredThread();
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      "run-dir": { type: "string" },
+      job: { type: "string", default: "local" },
+      grace: { type: "string", default: "10s" },
+      memory: { type: "string" },
+      "decode-threads": { type: "string" },
+      "io-threads": { type: "string", default: "4" },
+      "no-crc": { type: "boolean", default: false },
+    },
+  });
+  const runDir = values["run-dir"];
+  if (runDir === undefined) throw new Error("--run-dir is missing");
+  process.umask(0o077);
+  process.title = `athanor-agent ${values.job}`;
+  const server: Server = new Server({
+    runDir,
+    job: values.job,
+    version: VERSION,
+    graceMs: parseDuration(values.grace) * 1000,
+    memory: values.memory === undefined ? defaultMemory() : parseSize(values.memory),
+    decodeThreads: values["decode-threads"] === undefined ? defaultDecodeThreads() : Number(values["decode-threads"]),
+    ioThreads: Number(values["io-threads"]),
+    checkCrc: !values["no-crc"],
+    leave: () => leave(server, "no session left"),
+  });
+  process.on("SIGTERM", () => leave(server, "SIGTERM"));
+  process.on("SIGINT", () => leave(server, "SIGINT"));
+  process.on("SIGHUP", () => undefined);
+  process.on("uncaughtException", (error) => {
+    server.log(`internal error: ${JSON.stringify(toErrorRecord(error))}`);
+    leave(server, "internal error");
+  });
+  await server.listen();
+  server.log(`agent ${VERSION} (pid ${process.pid}) of job ${values.job} is ready`);
+}
+
+/** Ends at once: a thread may hang in a read of a lost target, which nothing on an exit path waits for. */
+function leave(server: Server, why: string): void {
+  server.close();
+  server.log(`agent leaves: ${why}`);
+  process.kill(process.pid, "SIGKILL");
+}
+
+/** Half of what the container, or the machine, has free. */
+function defaultMemory(): number {
+  let limit = freemem();
+  for (const file of ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]) {
+    try {
+      const value = Number(readFileSync(file, "utf8"));
+      if (value > 0) limit = Math.min(limit, value);
+    } catch {
+      // not this kind of cgroup, or no limit
+    }
+  }
+  return Math.floor(limit / 2);
+}
+
+/** A quarter of the cores for eight ranks; one is enough for two ranks of text. */
+function defaultDecodeThreads(): number {
+  return Math.max(1, Math.min(8, Math.floor(availableParallelism() / 2)));
+}

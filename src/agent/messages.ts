@@ -1,0 +1,86 @@
+/** Control lines of the client, checked. The page that describes them is `docs/reference/protocol.md`. */
+import { z } from "zod";
+import { ProtocolMessage } from "./errors.ts";
+
+const whole = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+const decimal = z.string().regex(/^(0|[1-9][0-9]{0,19})$/, "must be a decimal string");
+
+const hello = z.object({
+  type: z.literal("hello"),
+  job: z.string().max(256),
+  rank: whole,
+  world: whole.min(1),
+  local_rank: whole,
+  local_world: whole.min(1),
+  pid: whole,
+  mode: z.enum(["stream", "random"]),
+  view: z.object({
+    source: z.string().min(1).max(4096),
+    index_dir: z.string().max(4096).nullable(),
+    columns: z.array(z.string().max(1024)).min(1).max(256).nullable(),
+    max_length: whole.min(1).max(1 << 24),
+    pad_id: z.number().int(),
+    strict: z.boolean(),
+  }),
+  order: z.object({
+    seed: decimal,
+    shuffle: z.enum(["window", "global", "none"]),
+    shuffle_memory: whole.nullable(),
+    lanes: whole.nullable(),
+    window: whole.nullable(),
+    unit: z.enum(["extent", "shard"]),
+    last: z.enum(["carry", "drop", "pad"]),
+    global_batch: whole.min(1),
+  }),
+  batch_size: whole.min(1).max(1 << 20),
+  state: z.unknown().nullable(),
+  override: z.boolean().default(false),
+  build_index: z.boolean().default(true),
+  /** DataLoader workers: this session takes steps ≡ offset (mod stride), counted from its first position. */
+  stride: whole.min(1).max(4096).default(1),
+  offset: whole.default(0),
+});
+
+const message = z.discriminatedUnion("type", [
+  hello,
+  z.object({
+    type: z.literal("segment"),
+    pid: whole,
+    fd: whole.nullable().default(null),
+    path: z.string().max(255).nullable().default(null),
+    nonce: z.string().regex(/^[0-9a-f]{32}$/),
+    slots: whole.max(4096),
+  }),
+  z.object({ type: z.literal("bell"), session: z.string().max(64) }),
+  z.object({ type: z.literal("seek"), position: decimal }),
+  z.object({ type: z.literal("get"), indices: z.array(whole).min(1).max(1 << 20) }),
+  z.object({ type: z.literal("why") }),
+  z.object({ type: z.literal("stats") }),
+  z.object({ type: z.literal("close") }),
+]);
+
+export type Hello = z.infer<typeof hello>;
+export type ClientMessage = z.infer<typeof message>;
+
+/** Protocol numbers a line carries, before anything else of it is looked at. */
+export function versionsOf(line: string): { type: unknown; protocol: unknown; version: unknown } {
+  const value = parseJson(line);
+  return { type: value["type"], protocol: value["protocol"], version: value["version"] };
+}
+
+export function parseMessage(line: string): ClientMessage {
+  const parsed = message.safeParse(parseJson(line));
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0];
+  throw new ProtocolMessage(`control line refused: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "not understood"}`);
+}
+
+function parseJson(line: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(line);
+    if (typeof value === "object" && value !== null) return value as Record<string, unknown>;
+  } catch (error) {
+    throw new ProtocolMessage(`control line is not JSON: ${line.slice(0, 80)}`, {}, undefined, error);
+  }
+  throw new ProtocolMessage(`control line is not a JSON object: ${line.slice(0, 80)}`);
+}

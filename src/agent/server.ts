@@ -1,0 +1,261 @@
+/**
+ * Server: the agent's sockets, groups and life. It leaves when the last session has closed and the grace time has
+ * passed; nothing of it is left then but the log.
+ */
+import { appendFileSync, chmodSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import type { Server as NetServer } from "node:net";
+import { join } from "node:path";
+import { formatDuration } from "../base/units.ts";
+import type { SlotLayout, ViewLayout } from "../feed/columns.ts";
+import { Decoders } from "../feed/decoders.ts";
+import { Budget, Group } from "../feed/group.ts";
+import { createPosixStorage } from "../storage/posix.ts";
+import type { PosixStorage } from "../storage/posix.ts";
+import { SessionDisagrees } from "./errors.ts";
+import { layout } from "./layout.ts";
+import type { Hello } from "./messages.ts";
+import { ViewOpener } from "./open-view.ts";
+import type { OpenedView, Progress } from "./open-view.ts";
+import { Session } from "./session.ts";
+
+export interface ServerOptions {
+  runDir: string;
+  job: string;
+  version: string;
+  /** Milliseconds without a session before it leaves. */
+  graceMs: number;
+  /** Bytes for rows and reads of all groups. */
+  memory: number;
+  decodeThreads: number;
+  ioThreads: number;
+  /** Check payload CRCs while training (the index checked them once). */
+  checkCrc: boolean;
+  /** Called when it is time to leave. */
+  leave: () => void;
+}
+
+/** A job that never opens a session is not waited for any longer than this. */
+const FIRST_SESSION_MS = 30_000;
+
+interface Room {
+  /** What all sessions of a loader agree on, as text; `view` alone in `what`. */
+  key: string;
+  what: string;
+  hello: Hello;
+  ranks: Set<number>;
+  group: Promise<Group>;
+  opened: Promise<OpenedView>;
+  /** Sessions that are opening or open. */
+  users: number;
+}
+
+const offsets = {
+  position: layout.slot.position,
+  step: layout.slot.step,
+  rows: layout.slot.rows,
+  flags: layout.slot.flags,
+  truncated: layout.slot.truncated,
+  identities: layout.slot.identities,
+  identityBytes: layout.identityBytes,
+  paddedFlag: layout.flags.padded,
+};
+
+export class Server {
+  readonly version: string;
+  readonly runDir: string;
+  private readonly options: ServerOptions;
+  private readonly net: NetServer;
+  private readonly storage: PosixStorage;
+  private readonly decoders: Decoders;
+  private readonly opener: ViewOpener;
+  private readonly budget: Budget;
+  private readonly sessions = new Set<Session>();
+  private readonly byToken = new Map<string, Session>();
+  private readonly rooms = new Map<string, Room>();
+  private leaving: NodeJS.Timeout | undefined;
+  private readonly started = Date.now();
+
+  constructor(options: ServerOptions) {
+    this.options = options;
+    this.version = options.version;
+    this.runDir = options.runDir;
+    this.budget = new Budget(options.memory);
+    this.storage = createPosixStorage({
+      threads: options.ioThreads,
+      onHang: ({ path, offset, op, target }) => this.log(`${op} of ${path} at byte ${offset} hangs (target ${target})`),
+    });
+    this.decoders = new Decoders(options.decodeThreads);
+    this.opener = new ViewOpener(this.storage);
+    this.net = createServer((socket) => this.sessions.add(new Session(this, socket)));
+    this.leaveAfter(Math.max(FIRST_SESSION_MS, options.graceMs));
+  }
+
+  get socketPath(): string {
+    return join(this.runDir, "agent.sock");
+  }
+
+  listen(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.net.once("error", reject);
+      this.net.listen(this.socketPath, () => {
+        chmodSync(this.socketPath, 0o600);
+        resolve();
+      });
+    });
+  }
+
+  /** Removes the socket and stops; does not wait for a read that hangs. */
+  close(): void {
+    rmSync(this.socketPath, { force: true });
+    this.net.close();
+  }
+
+  log(text: string): void {
+    appendFileSync(join(this.runDir, "agent.log"), `${new Date().toISOString()} ${text}\n`, { mode: 0o600 });
+  }
+
+  session(token: string): Session | undefined {
+    return this.byToken.get(token);
+  }
+
+  ready(session: Session): void {
+    this.byToken.set(session.token, session);
+  }
+
+  forget(session: Session): void {
+    this.sessions.delete(session);
+    this.byToken.delete(session.token);
+    if (this.sessions.size === 0) this.leaveAfter(this.options.graceMs);
+  }
+
+  /** The group for a hello: an existing one that agrees in everything, or a new one. */
+  async groupFor(hello: Hello, slotOf: (columns: ViewLayout) => SlotLayout, progress: Progress): Promise<{ group: Group; position: number }> {
+    clearTimeout(this.leaving);
+    const key = keyOf(hello);
+    let room = this.rooms.get(key);
+    if (room === undefined) {
+      this.checkAgreement(hello, key);
+      room = this.openRoom(hello, key, slotOf, progress);
+    }
+    room.users++;
+    try {
+      const group = await room.group;
+      const { position } = await room.opened;
+      room.ranks.add(hello.rank);
+      const own = hello.state === null || hello.state === undefined ? position : positionOf(hello.state);
+      return { group, position: own };
+    } catch (error) {
+      this.leaveRoom(room);
+      throw error;
+    }
+  }
+
+  /** A session left its group: the last one closes it. */
+  tidy(group: Group): void {
+    for (const room of this.rooms.values()) {
+      void room.group.then((found) => {
+        if (found === group) this.leaveRoom(room);
+      });
+    }
+  }
+
+  warnings(hello: Hello, group: Group): string[] {
+    const warnings: string[] = [];
+    const { layout: columns, source } = group.view;
+    const delivered = new Set(columns.columns.map((column) => column.feature));
+    const left = source.index.schema.fields.filter((field) => !delivered.has(field.name)).map((field) => field.name);
+    if (hello.view.columns === null && left.length > 0) warnings.push(`not delivered (text or bytes): ${left.join(", ")}`);
+    return warnings;
+  }
+
+  /** The oldest call that hangs, in words. */
+  hanging(): string | undefined {
+    const [oldest] = this.storage.hanging().toSorted((a, b) => b.sinceMs - a.sinceMs);
+    if (oldest === undefined) return undefined;
+    const { op, path, offset, target, sinceMs } = oldest;
+    return `storage: ${op} of ${path} at byte ${offset} hangs for ${formatDuration(sinceMs / 1000)} (target ${target})`;
+  }
+
+  stats(group: Group | undefined): Record<string, unknown> {
+    const { rss } = process.memoryUsage();
+    const cpu = process.cpuUsage();
+    return {
+      pid: process.pid,
+      uptimeMs: Date.now() - this.started,
+      sessions: this.byToken.size,
+      rss,
+      cpuSeconds: (cpu.user + cpu.system) / 1e6,
+      reserved: this.budget.reserved,
+      memory: this.budget.total,
+      storage: this.storage.stats(),
+      ...(group === undefined ? {} : { stages: group.view.clocks, shardsOpened: group.view.source.shardsOpened }),
+    };
+  }
+
+  private openRoom(hello: Hello, key: string, slotOf: (columns: ViewLayout) => SlotLayout, progress: Progress): Room {
+    const opened = this.opener.open(hello, progress);
+    const group = opened.then((view) => {
+      const slot = slotOf(view.layout);
+      const { batch_size: batch, world } = hello;
+      const { strict } = hello.view;
+      return new Group(view, { batch, world, strict, checkCrc: this.options.checkCrc, slot, offsets }, this.decoders, this.budget);
+    });
+    const room: Room = { key, what: whatOf(hello), hello, ranks: new Set(), group, opened, users: 0 };
+    this.rooms.set(key, room);
+    return room;
+  }
+
+  private leaveRoom(room: Room): void {
+    if (--room.users > 0) return;
+    this.rooms.delete(room.key);
+    void room.group.then((group) => group.close(), () => undefined);
+  }
+
+  /** A rank that asks for the same view in another order than the ranks before it is refused, and named. */
+  private checkAgreement(hello: Hello, key: string): void {
+    for (const room of this.rooms.values()) {
+      if (room.key === key || room.what !== whatOf(hello) || room.ranks.size === 0 || room.ranks.has(hello.rank)) continue;
+      if (hello.mode === "random" || room.hello.mode === "random") continue;
+      const differs = differences(room.hello, hello);
+      if (differs.length === 0) continue;
+      throw new SessionDisagrees(
+        `rank ${hello.rank} does not agree with rank ${room.hello.rank} of its job: ${differs.join("; ")}`,
+        { file: hello.view.source },
+        "give all ranks the same arguments and the same state",
+      );
+    }
+  }
+
+  private leaveAfter(ms: number): void {
+    clearTimeout(this.leaving);
+    this.leaving = setTimeout(() => {
+      if (this.sessions.size === 0) this.options.leave();
+    }, ms);
+  }
+}
+
+function stateText(state: unknown): unknown {
+  return state === null || state === undefined ? null : { ...(state as object), position: null };
+}
+
+function positionOf(state: unknown): number {
+  return Number((state as { position: string }).position);
+}
+
+function whatOf({ view }: Hello): string {
+  return JSON.stringify([view.source, view.columns, view.max_length]);
+}
+
+function keyOf(hello: Hello): string {
+  const { view, order, world, batch_size: batch, mode, state, override, stride } = hello;
+  return JSON.stringify([mode, view, order, world, batch, stride, stateText(state), override]);
+}
+
+function differences(a: Hello, b: Hello): string[] {
+  const flat = (hello: Hello): Record<string, unknown> => ({
+    ...hello.order, world: hello.world, batch_size: hello.batch_size, pad_id: hello.view.pad_id, strict: hello.view.strict,
+  });
+  const [x, y] = [flat(a), flat(b)];
+  return Object.keys(y).filter((name) => x[name] !== y[name]).map((name) => `${name} is ${String(y[name])}, not ${String(x[name])}`);
+}

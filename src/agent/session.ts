@@ -1,0 +1,243 @@
+/**
+ * Session: one rank's connection. hello → view → segment → ready, then batches through the segment until the control
+ * socket closes: the kernel is the lease.
+ */
+import { randomBytes } from "node:crypto";
+import type { Socket } from "node:net";
+import { toErrorRecord } from "../base/errors.ts";
+import { slotLayout } from "../feed/columns.ts";
+import type { SlotLayout } from "../feed/columns.ts";
+import type { Group, Member } from "../feed/group.ts";
+import { stateOf } from "../order/state.ts";
+import { BatchArithmetic, ProtocolMessage, ProtocolMismatch } from "./errors.ts";
+import { layout } from "./layout.ts";
+import { readLines, writeLine } from "./lines.ts";
+import { parseMessage, versionsOf } from "./messages.ts";
+import type { ClientMessage, Hello } from "./messages.ts";
+import { SOURCE_NAME } from "./open-view.ts";
+import { Segment } from "./segment.ts";
+import type { Server } from "./server.ts";
+
+const RING = Buffer.from("b");
+
+interface Joined {
+  group: Group;
+  position: number;
+}
+
+export class Session {
+  readonly token = randomBytes(16).toString("hex");
+  private readonly server: Server;
+  private readonly socket: Socket;
+  private hello: Hello | undefined;
+  private joined: Joined | undefined;
+  private segment: Segment | undefined;
+  private member: Member | undefined;
+  private bell: Socket | undefined;
+  private ended = false;
+
+  constructor(server: Server, socket: Socket) {
+    this.server = server;
+    this.socket = socket;
+    readLines(socket, (line) => this.receive(line));
+    socket.on("close", () => this.end());
+    socket.on("error", () => this.end());
+  }
+
+  get rank(): number | undefined {
+    return this.hello?.rank;
+  }
+
+  /** A line; a bell connection turns into raw bytes behind its first one. */
+  private receive(line: string): ((bytes: Buffer) => void) | void {
+    try {
+      if (this.hello === undefined) this.checkProtocol(line);
+      const message = parseMessage(line);
+      if (message.type === "bell") return this.becomeBell(message.session);
+      this.handle(message);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  private checkProtocol(line: string): void {
+    const { type, protocol, version } = versionsOf(line);
+    if (type !== "hello" || protocol === layout.protocol) return;
+    throw new ProtocolMismatch(
+      `client speaks protocol ${String(protocol)} (version ${String(version)}), this agent protocol ${layout.protocol} (version ${this.server.version})`,
+      {},
+      "install the same version of the Python package and of the agent, and end agents of the other one",
+    );
+  }
+
+  private handle(message: Exclude<ClientMessage, { type: "bell" }>): void {
+    switch (message.type) {
+      case "hello":
+        if (this.hello !== undefined) throw new ProtocolMessage("a second hello in one session");
+        this.hello = message;
+        void this.open(message).catch((error: unknown) => this.fail(error));
+        return;
+      case "segment":
+        return this.attach(message);
+      case "seek":
+        this.expectMember().seek(Number(message.position));
+        return this.send({ type: "seeked", seq: (this.segment as Segment).upcoming });
+      case "get":
+        return this.get(message.indices);
+      case "why":
+        return this.send({ type: "why", text: this.why() });
+      case "stats":
+        return this.send({ type: "stats", stats: this.server.stats(this.joined?.group) });
+      case "close":
+        this.end();
+        this.socket.end();
+    }
+  }
+
+  private async open(hello: Hello): Promise<void> {
+    checkArithmetic(hello);
+    const progress = (stage: string, done: number, total: number): void => this.send({ type: "progress", stage, done, total });
+    const { group, position } = await this.server.groupFor(hello, this.slotOf(hello), progress);
+    if (this.ended) return this.server.tidy(group);
+    this.joined = { group, position };
+    const { order, view, layout: columns, source } = group.view;
+    const { resolved } = order;
+    const { slot } = group.options;
+    this.send({
+      type: "view",
+      protocol: layout.protocol,
+      version: this.server.version,
+      pid: process.pid,
+      samples: String(order.samples),
+      data: source.index.fingerprint,
+      view: view.fingerprint,
+      columns: columns.columns.map(({ name, feature, storage, width, scalar, dtype, bytes }, i) => ({
+        name, feature, storage, width, scalar, dtype, offset: slot.offsets[i], bytes,
+      })),
+      slot_bytes: slot.bytes,
+      order: {
+        shuffle: resolved.shuffle,
+        held: resolved.held,
+        lanes: resolved.lanes,
+        window: resolved.window,
+        extent: resolved.extentBlocks,
+        last: resolved.last,
+        global_batch: resolved.globalBatch,
+        from: String(resolved.from),
+      },
+      position: String(position),
+      state: stateOf(resolved, position, { name: SOURCE_NAME, view: view.fingerprint, samples: order.samples }),
+      warnings: this.server.warnings(hello, group),
+    });
+  }
+
+  private slotOf(hello: Hello): (columns: Group["view"]["layout"]) => SlotLayout {
+    return (columns) => slotLayout(columns.columns, hello.batch_size, layout.slot.identities, layout.identityBytes);
+  }
+
+  private attach(message: Extract<ClientMessage, { type: "segment" }>): void {
+    const { joined, hello } = this;
+    if (joined === undefined || hello === undefined || this.segment !== undefined) {
+      throw new ProtocolMessage("a segment was offered out of turn");
+    }
+    const { group, position } = joined;
+    this.segment = new Segment(message, group.options.slot.bytes, this.server.runDir, () => this.bell?.write(RING));
+    const first = hello.rank - hello.local_rank;
+    this.member = group.join({
+      rank: hello.rank,
+      localRanks: Array.from({ length: hello.local_world }, (_, i) => first + i),
+      stride: hello.stride,
+      offset: hello.offset,
+      position,
+      random: hello.mode === "random",
+      slots: message.slots,
+      target: this.segment,
+      failed: (error) => this.fail(error),
+    });
+    this.server.ready(this);
+    this.send({ type: "ready", session: this.token });
+  }
+
+  /** The second connection of a session: hands the socket over and forgets this one. */
+  private becomeBell(token: string): (bytes: Buffer) => void {
+    const session = this.server.session(token);
+    if (session === undefined) throw new ProtocolMessage("bell for a session that is not here");
+    this.ended = true;
+    this.server.forget(this);
+    session.bell = this.socket;
+    return () => session.rang();
+  }
+
+  private rang(): void {
+    this.segment?.rangBell();
+    this.joined?.group.wake();
+  }
+
+  private get(indices: number[]): void {
+    const { hello, joined } = this;
+    const member = this.expectMember();
+    if (hello?.mode !== "random") throw new ProtocolMessage('get needs mode "random"');
+    const samples = joined?.group.view.order.samples ?? 0;
+    const wrong = indices.find((index) => index >= samples);
+    if (wrong !== undefined || indices.length > hello.batch_size) {
+      throw new ProtocolMessage(
+        wrong === undefined
+          ? `get asks for ${indices.length} samples, at most ${hello.batch_size} fit a batch`
+          : `get asks for sample ${wrong}, the data has ${samples}`,
+      );
+    }
+    member.ask(Float64Array.from(indices));
+  }
+
+  private why(): string {
+    const hanging = this.server.hanging();
+    if (hanging !== undefined) return hanging;
+    if (this.member === undefined || this.joined === undefined) return "opening the data set";
+    return this.joined.group.why(this.member.batcher);
+  }
+
+  private expectMember(): Member {
+    if (this.member === undefined) throw new ProtocolMessage("no segment yet");
+    return this.member;
+  }
+
+  private send(message: object): void {
+    if (!this.ended) writeLine(this.socket, message);
+  }
+
+  private fail(error: unknown): void {
+    if (this.ended) return;
+    const record = toErrorRecord(error);
+    this.server.log(`session of rank ${this.rank ?? "?"}: ${record.code} ${record.message}`);
+    writeLine(this.socket, { type: "error", error: record });
+    this.bell?.write(RING);
+    this.end();
+    this.socket.end();
+  }
+
+  private end(): void {
+    if (this.ended) return;
+    this.ended = true;
+    this.member?.leave();
+    this.segment?.close();
+    this.bell?.destroy();
+    if (this.joined !== undefined) this.server.tidy(this.joined.group);
+    this.server.forget(this);
+  }
+}
+
+function checkArithmetic(hello: Hello): void {
+  const { world, batch_size: batch, order } = hello;
+  const step = world * batch;
+  if (hello.rank >= world || hello.local_rank >= hello.local_world || hello.local_rank > hello.rank) {
+    throw new BatchArithmetic(`rank ${hello.rank} of ${world}, local rank ${hello.local_rank} of ${hello.local_world} cannot be`);
+  }
+  if (hello.offset >= hello.stride) throw new BatchArithmetic(`offset ${hello.offset} must be below stride ${hello.stride}`);
+  if (hello.mode === "stream" && order.last !== "pad" && order.global_batch % step !== 0) {
+    throw new BatchArithmetic(
+      `global batch ${order.global_batch} is not a multiple of world size × batch size = ${world} × ${batch} = ${step}`,
+      {},
+      "set batch_size or grad_accum so that world × batch × accumulation = global batch",
+    );
+  }
+}

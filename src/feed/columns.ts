@@ -1,0 +1,127 @@
+/**
+ * Columns: from a schema and a view to what a batch holds, how a stored row lies in memory, and how a slot
+ * lies in the segment file. The narrowest exact storage is chosen from what the index saw: token ids that fit
+ * 32 bits are stored as i32, a mask of ones and then zeros as its length; the decoder checks that it holds.
+ */
+import type { Field, Schema, StorageKind, StoredColumn } from "../formats/types.ts";
+import { ROW_HEADER_BYTES } from "../formats/types.ts";
+import { ColumnUnknown } from "./errors.ts";
+import { align } from "./memory.ts";
+
+/** What a user asks for; part of the view fingerprint. */
+export interface ViewRequest {
+  columns: readonly string[] | undefined;
+  maxLength: number;
+  padId: number;
+  strict: boolean;
+}
+
+export interface DeliveredColumn {
+  name: string;
+  feature: string;
+  storage: StorageKind;
+  /** Values a row in the batch. */
+  width: number;
+  /** Every record holds exactly one value: delivered as [rows] instead of [rows, 1]. */
+  scalar: boolean;
+  dtype: "int64" | "float32";
+  /** Bytes a row in the slot. */
+  bytes: number;
+}
+
+export interface ViewLayout {
+  columns: DeliveredColumn[];
+  stored: StoredColumn[];
+  /** Bytes of a stored row, header included. */
+  rowBytes: number;
+  /** Nominal row bytes of the order: Σ width × 4, whatever is stored. */
+  nominalBytes: number;
+}
+
+const MASK = "attention_mask";
+const VALUE_BYTES = { i32: 4, i64: 8, f32: 4, prefix: 4, length: 4 } as const;
+
+export function viewLayout(schema: Schema, view: ViewRequest, file: string): ViewLayout {
+  const numeric = schema.fields.filter((field) => field.kind !== "bytes");
+  const names = view.columns ?? defaultColumns(numeric, schema, file);
+  const columns = names.map((name) => deliver(name, schema, numeric, view, file));
+  let offset = ROW_HEADER_BYTES;
+  const stored = columns.map((column) => {
+    const entry: StoredColumn = {
+      name: column.name,
+      feature: column.feature,
+      storage: column.storage,
+      maxLength: column.width,
+      pad: String(column.name === "input_ids" || column.name === "labels" ? view.padId : 0),
+      rowOffset: offset,
+      rowBytes: column.bytes,
+    };
+    offset = align(offset + column.bytes, 8);
+    return entry;
+  });
+  return {
+    columns,
+    stored,
+    rowBytes: align(offset, 64),
+    nominalBytes: columns.reduce((sum, column) => sum + column.width * 4, 0),
+  };
+}
+
+function defaultColumns(numeric: Field[], schema: Schema, file: string): string[] {
+  if (numeric.length === 0) {
+    const found = schema.fields.map((field) => `${field.name} (${field.kind})`).join(", ");
+    throw new ColumnUnknown(
+      `no numeric feature to train on: found ${found || "no feature at all"}`,
+      { file },
+      "text has to be tokenised first",
+    );
+  }
+  const names = numeric.map((field) => field.name);
+  return names.includes("input_ids") && !names.includes(MASK) ? [...names, MASK] : names;
+}
+
+function deliver(name: string, schema: Schema, numeric: Field[], view: ViewRequest, file: string): DeliveredColumn {
+  const field = schema.fields.find((candidate) => candidate.name === name);
+  if (field === undefined) {
+    const ids = numeric.find((candidate) => candidate.name === "input_ids") ?? numeric[0];
+    if (name === MASK && ids !== undefined) {
+      return { name, feature: ids.name, storage: "length", width: view.maxLength, scalar: false, dtype: "int64", bytes: 4 };
+    }
+    const found = schema.fields.map((candidate) => candidate.name).join(", ");
+    throw new ColumnUnknown(`column ${name} is not in the data: found ${found}`, { file }, "see `athanor inspect`");
+  }
+  if (field.kind === "bytes") {
+    throw new ColumnUnknown(`column ${name} holds text or bytes, which cannot be delivered as numbers`, { file },
+      "leave it out of columns, or tokenise the data first");
+  }
+  const scalar = field.minLength === 1 && field.maxLength === 1;
+  const width = scalar ? 1 : view.maxLength;
+  const storage = storageOf(field, scalar);
+  const bytes = storage === "prefix" ? 4 : width * VALUE_BYTES[storage];
+  return { name, feature: name, storage, width, scalar, dtype: field.kind === "float" ? "float32" : "int64", bytes };
+}
+
+function storageOf(field: Field, scalar: boolean): StorageKind {
+  if (field.kind === "float") return "f32";
+  if (field.prefixMask === true && !scalar) return "prefix";
+  const min = BigInt(field.min ?? "0");
+  const max = BigInt(field.max ?? "0");
+  return min >= -(2n ** 31n) && max < 2n ** 31n ? "i32" : "i64";
+}
+
+export interface SlotLayout {
+  /** Offset of each delivered column in the slot, same order as the columns. */
+  offsets: number[];
+  bytes: number;
+}
+
+/** Identities behind the two header lines, then the columns, each 64-byte aligned. */
+export function slotLayout(columns: readonly DeliveredColumn[], batch: number, identities: number, identityBytes: number): SlotLayout {
+  let at = align(identities + batch * identityBytes, 64);
+  const offsets = columns.map((column) => {
+    const offset = at;
+    at = align(at + batch * column.bytes, 64);
+    return offset;
+  });
+  return { offsets, bytes: align(at, 64) };
+}

@@ -1,0 +1,162 @@
+/**
+ * Early rows: rows of single positions, fetched through restart offsets while windows are still filling, so that the
+ * first batch after a start or a resume waits for no window (design §4.5). Also all rows of random access.
+ */
+import type { Intake, RowSink } from "./intake.ts";
+import type { GroupMemory } from "./memory.ts";
+import type { RecordRun, Source } from "./source.ts";
+import { RESTART_EVERY } from "../formats/types.ts";
+import { ROW_COMING } from "./supply.ts";
+
+interface Wanted {
+  position: number;
+  shard: number;
+  record: number;
+}
+
+export class EarlyRows {
+  /** Position → row; `ROW_COMING` while it is fetched. */
+  private readonly rows = new Map<number, number>();
+  private readonly queue: Wanted[][] = [];
+  private closed = false;
+  private running = 0;
+  private readonly source: Source;
+  private readonly memory: GroupMemory;
+  private readonly intake: Intake;
+  private readonly sampleAt: (position: number) => number;
+  private readonly changed: () => void;
+  private readonly failed: (error: Error) => void;
+
+  constructor(parts: {
+    source: Source;
+    memory: GroupMemory;
+    intake: Intake;
+    sampleAt: (position: number) => number;
+    changed: () => void;
+    failed: (error: Error) => void;
+  }) {
+    this.source = parts.source;
+    this.memory = parts.memory;
+    this.intake = parts.intake;
+    this.sampleAt = parts.sampleAt;
+    this.changed = parts.changed;
+    this.failed = parts.failed;
+  }
+
+  get size(): number {
+    return this.rows.size;
+  }
+
+  has(position: number): boolean {
+    return this.rows.has(position);
+  }
+
+  /** Row address, `ROW_COMING` or undefined (never asked for). */
+  get(position: number): number | undefined {
+    return this.rows.get(position);
+  }
+
+  take(position: number): void {
+    const row = this.rows.get(position);
+    if (row === undefined || row === ROW_COMING) return;
+    this.rows.delete(position);
+    this.memory.rows.release(row);
+    this.pump();
+  }
+
+  /** Rows that nobody wants any more (a consumer left or moved). */
+  sweep(wanted: (position: number) => boolean): void {
+    for (const [position, row] of this.rows) {
+      if (row !== ROW_COMING && !wanted(position)) this.take(position);
+    }
+  }
+
+  /** Fetches positions not asked for yet, records of one span together. */
+  fetch(positions: Iterable<number>): void {
+    const wanted: Wanted[] = [];
+    for (const position of positions) {
+      if (this.rows.has(position)) continue;
+      this.rows.set(position, ROW_COMING);
+      wanted.push({ position, ...this.source.placeOf(this.sampleAt(position)) });
+    }
+    if (wanted.length === 0) return;
+    wanted.sort((a, b) => a.shard - b.shard || a.record - b.record);
+    let group: Wanted[] = [];
+    for (const next of wanted) {
+      const last = group[group.length - 1];
+      if (last !== undefined && (last.shard !== next.shard || next.record - last.record >= RESTART_EVERY)) {
+        this.queue.push(group);
+        group = [];
+      }
+      group.push(next);
+    }
+    this.queue.push(group);
+    this.pump();
+  }
+
+  close(): void {
+    this.closed = true;
+    this.queue.length = 0;
+  }
+
+  /** Up to 16 fetches at a time: enough for a storage that takes milliseconds, few enough to leave it usable. */
+  private pump(): void {
+    while (!this.closed && this.running < 16 && this.queue.length > 0) {
+      const group = this.queue[0] as Wanted[];
+      if (this.memory.rows.available < group.length) return;
+      this.queue.shift();
+      this.running++;
+      this.fetchGroup(group).then(
+        () => this.after(),
+        (error: Error) => {
+          this.running--;
+          this.failed(error);
+        },
+      );
+    }
+  }
+
+  private after(): void {
+    this.running--;
+    this.pump();
+    this.changed();
+  }
+
+  private async fetchGroup(group: Wanted[]): Promise<void> {
+    const { shard, record: from } = group[0] as Wanted;
+    const to = (group[group.length - 1] as Wanted).record + 1;
+    const table = await this.source.table(shard);
+    const positionOf = new Map<number, number[]>();
+    for (const { position, record } of group) positionOf.set(record, [...(positionOf.get(record) ?? []), position]);
+    const stream = table.stream ? this.intake.openStream(shard) : undefined;
+    for (const run of this.source.runs(table, shard, from, to)) {
+      const sink: RowSink = {
+        place: (_run: RecordRun, record: number) => (positionOf.has(record) ? this.memory.rows.alloc() : 0),
+        done: (_run: RecordRun, record: number, row: number) => this.arrived(positionOf.get(record) as number[], row),
+      };
+      for (;;) {
+        const load = this.intake.load(table, [run], true, sink, stream);
+        if (load !== undefined) {
+          await load;
+          break;
+        }
+        await new Promise((resolve) => setTimeout(resolve, 1));
+        if (this.closed) return;
+      }
+    }
+    stream?.close();
+  }
+
+  /** One row a position: a record asked for twice in one batch (random access) is copied. */
+  private arrived(positions: number[], row: number): void {
+    const { bytes, rows } = this.memory;
+    positions.forEach((position, i) => {
+      let own = row;
+      if (i > 0) {
+        own = rows.alloc();
+        bytes.copyWithin(own, row, row + rows.rowBytes);
+      }
+      this.rows.set(position, own);
+    });
+  }
+}

@@ -1,0 +1,292 @@
+/**
+ * Group: all sessions of one job that read the same view in the same order. Owns the runs (memory, reading, decoding)
+ * and the loop that moves rows into slots: nothing is polled, every arrival and every released slot calls `wake`.
+ */
+import { formatSize } from "../base/units.ts";
+import type { Order } from "../order/order.ts";
+import type { OrderView } from "../order/types.ts";
+import type { StageClocks } from "../telemetry/clocks.ts";
+import { Batcher } from "./batcher.ts";
+import type { Served, SlotOffsets, SlotTarget } from "./batcher.ts";
+import type { SlotLayout, ViewLayout } from "./columns.ts";
+import type { Decoders } from "./decoders.ts";
+import { MemoryBudget } from "./errors.ts";
+import { Run } from "./run.ts";
+import type { RunParts } from "./run.ts";
+import type { Source } from "./source.ts";
+
+/** An opened view: what every session of the group shares. */
+export interface GroupView {
+  order: Order;
+  view: OrderView;
+  source: Source;
+  layout: ViewLayout;
+  clocks: StageClocks;
+}
+
+/** Memory of the node's agent: groups reserve from it and fail early instead of growing. */
+export class Budget {
+  readonly total: number;
+  reserved = 0;
+
+  constructor(total: number) {
+    this.total = total;
+  }
+}
+
+export interface GroupOptions {
+  batch: number;
+  world: number;
+  strict: boolean;
+  checkCrc: boolean;
+  slot: SlotLayout;
+  offsets: SlotOffsets;
+}
+
+export interface MemberRequest {
+  rank: number;
+  localRanks: readonly number[];
+  stride: number;
+  offset: number;
+  position: number;
+  random: boolean;
+  slots: number;
+  target: SlotTarget;
+  failed: (error: Error) => void;
+}
+
+/** One session in the group. */
+export interface Member {
+  readonly batcher: Batcher;
+  seek(position: number): void;
+  /** Random access: one more batch of sample numbers. */
+  ask(samples: Float64Array): void;
+  leave(): void;
+}
+
+/** A rank that was announced but never connected holds others up for this long, then its rows are given up. */
+const ABSENT_MS = 3000;
+
+interface Seat {
+  request: MemberRequest;
+  batcher: Batcher;
+  run: Run;
+  served: Served;
+  questions: Map<number, Float64Array>;
+  asked: number;
+}
+
+export class Group {
+  readonly view: GroupView;
+  readonly options: GroupOptions;
+  private readonly decoders: Decoders;
+  private readonly budget: Budget;
+  private readonly runs = new Set<Run>();
+  private readonly seats = new Set<Seat>();
+  private awake = false;
+  private readonly watch: NodeJS.Timeout;
+
+  constructor(view: GroupView, options: GroupOptions, decoders: Decoders, budget: Budget) {
+    this.view = view;
+    this.options = options;
+    this.decoders = decoders;
+    this.budget = budget;
+    this.watch = setInterval(() => this.giveUpAbsent(), 1000);
+    this.watch.unref();
+  }
+
+  get members(): number {
+    return this.seats.size;
+  }
+
+  get reserved(): number {
+    let sum = 0;
+    for (const run of this.runs) sum += run.reserved;
+    return sum;
+  }
+
+  join(request: MemberRequest): Member {
+    const seat = this.seat(request, request.position);
+    this.seats.add(seat);
+    this.wake();
+    return {
+      batcher: seat.batcher,
+      seek: (position) => this.move(seat, position),
+      ask: (samples) => {
+        seat.questions.set(seat.asked++, samples);
+        seat.batcher.limit = seat.asked;
+        this.wake();
+      },
+      leave: () => this.remove(seat),
+    };
+  }
+
+  /** Something arrived or a slot came free: goes round once, soon. */
+  wake(): void {
+    if (this.awake) return;
+    this.awake = true;
+    setImmediate(() => {
+      this.awake = false;
+      this.round();
+    });
+  }
+
+  /** What a session waits for, in words. */
+  why(batcher: Batcher): string {
+    if (batcher.waitsFor !== "feed") return "nothing: batches are ready, or the trainer has not asked";
+    for (const seat of this.seats) {
+      if (seat.batcher === batcher) {
+        const ms = Math.round(batcher.waitingMs);
+        return `rows are missing for ${ms} ms: ${seat.run.supply.why()}, ${this.decoders.queued} blocks to decode`;
+      }
+    }
+    return "the session is closing";
+  }
+
+  close(): void {
+    clearInterval(this.watch);
+    for (const seat of this.seats) this.remove(seat);
+  }
+
+  private round(): void {
+    for (const seat of this.seats) {
+      try {
+        seat.batcher.fill(seat.served, this.lookAhead(seat));
+      } catch (error) {
+        this.fail(seat.run, error as Error);
+      }
+    }
+    for (const run of this.runs) {
+      try {
+        run.supply.pump();
+      } catch (error) {
+        this.fail(run, error as Error);
+      }
+    }
+  }
+
+  /** Steps announced ahead: only supplies that read nothing by themselves need it. */
+  private lookAhead(seat: Seat): number {
+    return seat.request.random || this.isSparse() ? Math.min(seat.request.slots, 8) : 0;
+  }
+
+  private isSparse(): boolean {
+    const { shuffle, held } = this.view.order.resolved;
+    return shuffle === "global" && !held;
+  }
+
+  private fail(run: Run, error: Error): void {
+    for (const seat of this.seats) {
+      if (seat.run === run) seat.request.failed(error);
+    }
+  }
+
+  private seat(request: MemberRequest, position: number): Seat {
+    const questions = new Map<number, Float64Array>();
+    const { run, start, residue } = this.runFor(request, position, questions);
+    const id = { rank: request.rank, stride: request.stride, residue };
+    const { batch, slot, offsets } = this.options;
+    const { layout, clocks } = this.view;
+    const target = request.target;
+    const batcher = new Batcher({ id, position: request.random ? 0 : start, batch, layout, slot, offsets, target, clocks });
+    const joined = run.join(id, start);
+    const served = request.random ? randomServed(joined, questions, batch) : joined;
+    if (request.random) batcher.limit = 0;
+    return { request, batcher, run, served, questions, asked: 0 };
+  }
+
+  private move(seat: Seat, position: number): void {
+    const old = seat.run;
+    old.leave(seat.batcher.id);
+    try {
+      const { run, start, residue } = this.runFor(seat.request, position, seat.questions);
+      seat.run = run;
+      seat.batcher.id.residue = residue;
+      seat.served = run.join(seat.batcher.id, start);
+      seat.batcher.moveTo(start);
+    } finally {
+      this.tidy(old);
+    }
+    this.wake();
+  }
+
+  private remove(seat: Seat): void {
+    if (!this.seats.delete(seat)) return;
+    seat.run.leave(seat.batcher.id);
+    this.tidy(seat.run);
+    this.wake();
+  }
+
+  private tidy(run: Run): void {
+    if (run.users > 0) return;
+    this.runs.delete(run);
+    this.budget.reserved -= run.reserved;
+    run.close();
+  }
+
+  /** A run that can serve the consumer from `position` on, or a new one. */
+  private runFor(request: MemberRequest, position: number, questions: Map<number, Float64Array>): { run: Run; start: number; residue: number } {
+    const { rank, stride, offset } = request;
+    if (!request.random) {
+      for (const run of this.runs) {
+        const start = run.firstStep(position, offset);
+        const residue = run.residue(position, offset, stride);
+        if (run.covers({ rank, stride, residue }, start)) return { run, start, residue };
+      }
+    }
+    const run = this.open(request, request.random ? 0 : position, questions);
+    this.runs.add(run);
+    this.budget.reserved += run.reserved;
+    return { run, start: run.firstStep(position, offset), residue: run.residue(position, offset, stride) };
+  }
+
+  private open(request: MemberRequest, from: number, questions: Map<number, Float64Array>): Run {
+    const localRanks = request.random ? [request.rank] : request.localRanks;
+    const parts: RunParts = {
+      ...this.view,
+      ...this.options,
+      decoders: this.decoders,
+      localRanks,
+      stride: request.stride,
+      changed: () => this.wake(),
+      failed: (error) => this.fail(run, error),
+    };
+    const need = Run.need(parts, from, request.random);
+    const free = this.budget.total - this.budget.reserved;
+    if (need.bytes > free) {
+      throw new MemoryBudget(
+        `this loader needs ${formatSize(need.bytes)} on this node (${need.rows} rows of ${this.view.layout.rowBytes} bytes), ` +
+          `free are ${formatSize(free)} of ${formatSize(this.budget.total)}`,
+        {},
+        "lower shuffle_memory, give the agent more (ATHANOR_MEMORY), or use more nodes",
+      );
+    }
+    const { batch } = this.options;
+    const asked = (position: number): number =>
+      (questions.get(Math.floor(position / batch)) as Float64Array)[position % batch] as number;
+    const run: Run = new Run(parts, from, request.random ? asked : undefined);
+    return run;
+  }
+
+  private giveUpAbsent(): void {
+    for (const seat of this.seats) {
+      if (seat.batcher.waitingMs < ABSENT_MS || seat.run.audience.dropAbsent() === 0) continue;
+      seat.run.supply.sweep();
+      this.wake();
+    }
+  }
+}
+
+/** Random access: request n is "step" n; its positions are n · batch … so that no two requests share a row. */
+function randomServed(served: Served, questions: Map<number, Float64Array>, batch: number): Served {
+  return {
+    ...served,
+    steps: { after: (n) => n + 1, number: (n) => n },
+    deal: (n) => {
+      const samples = questions.get(n) as Float64Array;
+      return { positions: Float64Array.from({ length: batch }, (_, i) => n * batch + i), valid: samples.length };
+    },
+    advance: (n) => void questions.delete(n - 1),
+  };
+}
+

@@ -1,0 +1,145 @@
+/**
+ * Held supply: a view that fits the shuffle memory is decoded once, in file order, and kept; every epoch after the
+ * first costs no read and no decoding.
+ */
+import type { EarlyRows } from "./early.ts";
+import type { Intake, RowSink } from "./intake.ts";
+import { READ_BYTES } from "./lane.ts";
+import type { GroupMemory } from "./memory.ts";
+import type { RecordRun, Source } from "./source.ts";
+import { ROW_COMING, ROW_FIRST, ROW_SCHEDULED } from "./supply.ts";
+import type { Supply } from "./supply.ts";
+import type { Order } from "../order/order.ts";
+
+export interface HeldParts {
+  order: Order;
+  source: Source;
+  memory: GroupMemory;
+  intake: Intake;
+  early: EarlyRows;
+  changed: () => void;
+  failed: (error: Error) => void;
+}
+
+export class HeldSupply implements Supply {
+  /** By sample number. */
+  private readonly address: Uint32Array;
+  private readonly parts: HeldParts;
+  private shard = 0;
+  private planned: RecordRun[] = [];
+  private reading = 0;
+  private loading = false;
+  private rest: number;
+
+  constructor(parts: HeldParts) {
+    this.parts = parts;
+    this.rest = parts.order.samples;
+    this.address = new Uint32Array(this.rest);
+  }
+
+  find(position: number): number {
+    const found = this.address[this.parts.order.sampleAt(position)] as number;
+    if (found >= ROW_FIRST) return found;
+    return this.parts.early.get(position) ?? found;
+  }
+
+  take(position: number, row: number): void {
+    if (this.parts.early.size > 0 && this.parts.early.get(position) === row) this.parts.early.take(position);
+  }
+
+  prepare(): void {}
+
+  starving(positions: Float64Array): void {
+    if (this.rest === 0) return;
+    this.parts.early.fetch(positions.filter((position) => this.find(position) === ROW_COMING));
+  }
+
+  sweep(): void {}
+
+  pump(): void {
+    while (this.next()) {
+      // one read after the other, as far as the raw arena has room
+    }
+  }
+
+  why(): string {
+    return `${this.reading} reads under way, ${this.rest} of ${this.parts.order.samples} rows still to come`;
+  }
+
+  close(): void {
+    this.parts.early.close();
+  }
+
+  private next(): boolean {
+    const { source, intake } = this.parts;
+    if (this.planned.length === 0 && !this.plan()) return false;
+    const first = this.planned[0] as RecordRun;
+    const table = source.tableNow(first.shard);
+    if (table === undefined) return false;
+    const runs: RecordRun[] = [];
+    let bytes = 0;
+    for (const run of this.planned) {
+      bytes += table.segmentLength[table.segmentStart[run.block] as number] as number;
+      if (runs.length > 0 && bytes > READ_BYTES) break;
+      runs.push(run);
+    }
+    // A stream is taken whole: its inflater is opened here and closed behind its last block.
+    const stream = table.stream ? intake.openStream(first.shard) : undefined;
+    const load = intake.load(table, stream === undefined ? runs : this.planned, false, this.sink(), stream);
+    if (load === undefined) {
+      stream?.close();
+      return false;
+    }
+    this.planned.splice(0, stream === undefined ? runs.length : this.planned.length);
+    this.reading++;
+    load.then(
+      () => {
+        this.reading--;
+        stream?.close();
+        this.parts.changed();
+      },
+      (error: Error) => this.parts.failed(error),
+    );
+    return true;
+  }
+
+  private plan(): boolean {
+    const { source } = this.parts;
+    if (this.shard >= source.index.shards.length) return false;
+    const shard = this.shard;
+    const table = source.tableNow(shard);
+    if (table === undefined) {
+      if (!this.loading) {
+        this.loading = true;
+        source.table(shard).then(
+          () => {
+            this.loading = false;
+            this.parts.changed();
+          },
+          (error: Error) => this.parts.failed(error),
+        );
+      }
+      return false;
+    }
+    this.shard++;
+    const records = source.shard(shard).records;
+    this.planned = records === 0 ? [] : source.runs(table, shard, 0, records);
+    return this.planned.length > 0 || this.plan();
+  }
+
+  private sink(): RowSink {
+    const { source, memory } = this.parts;
+    return {
+      place: (run, record) => {
+        const row = memory.rows.alloc();
+        if (row === 0) throw new Error("row pool is empty although the whole view was reserved");
+        this.address[source.sampleOf(run.shard, record)] = ROW_SCHEDULED;
+        return row;
+      },
+      done: (run, record, row) => {
+        this.address[source.sampleOf(run.shard, record)] = row;
+        this.rest--;
+      },
+    };
+  }
+}

@@ -1,0 +1,176 @@
+/**
+ * Intake: from records of a shard to rows in memory: reserve raw bytes, read, decode, hand the rows over.
+ * Raw bytes are held only between the read and the end of its decoding, and a read is only started when the rows
+ * it will produce have their place, so that the arena always drains.
+ */
+import type { BlockTable, DecodeReport, DecodeRequest } from "../formats/types.ts";
+import type { StageClocks } from "../telemetry/clocks.ts";
+import type { Decoders, StreamPlace } from "./decoders.ts";
+import { RowTooLong } from "./errors.ts";
+import type { GroupMemory } from "./memory.ts";
+import { align } from "./memory.ts";
+import type { RecordRun, Source } from "./source.ts";
+import type { Span } from "./spans.ts";
+import { spanOf } from "./spans.ts";
+
+/** Bytes behind the raw bytes that a kernel may load (never use) beyond their end. */
+const SLACK = 32;
+const TRUNCATED_AT = 20;
+
+export interface RowSink {
+  /** Address for a record of the run, 0 to skip it. Called once a record, right before decoding. */
+  place(run: RecordRun, record: number): number;
+  /** The record's row is in memory. */
+  done(run: RecordRun, record: number, row: number): void;
+}
+
+export interface IntakeOptions {
+  checkCrc: boolean;
+  /** A list longer than max_length is an error. */
+  strict: boolean;
+}
+
+/** A running inflater of one shard, made by `Source.openStream`. */
+export interface RunningStream {
+  place: (offset: number, length: number) => StreamPlace;
+  close: () => void;
+}
+
+export class Intake {
+  /** Reads issued and not arrived: what a watchdog or `why` names. */
+  readonly reading = new Map<number, { shard: number; offset: number; length: number; since: number }>();
+  private nextRead = 1;
+  private readonly group: number;
+  private readonly source: Source;
+  private readonly memory: GroupMemory;
+  private readonly decoders: Decoders;
+  private readonly options: IntakeOptions;
+  private readonly clocks: StageClocks;
+
+  constructor(group: number, source: Source, memory: GroupMemory, decoders: Decoders, options: IntakeOptions) {
+    this.group = group;
+    this.source = source;
+    this.memory = memory;
+    this.decoders = decoders;
+    this.options = options;
+    this.clocks = source.clocks;
+  }
+
+  /** Raw bytes that `load` would need for these runs. */
+  static need(table: BlockTable, runs: readonly RecordRun[]): number {
+    const { length, spans } = extentOf(table, runs);
+    return table.stream
+      ? Math.max(...spans.map((span) => align(span.length + SLACK, 64) + align(span.records * 4, 64)))
+      : align(length + SLACK, 64) + spans.reduce((sum, span) => sum + align(span.records * 4, 64), 0);
+  }
+
+  openStream(shard: number): RunningStream {
+    const { id, place } = this.source.openStream(shard);
+    return { place, close: () => this.decoders.closeStream(id) };
+  }
+
+  /**
+   * Loads runs of adjacent blocks of one shard with one read. Undefined: no room in the raw arena now.
+   * With `stream` the shard is compressed and its running inflater gives the bytes.
+   */
+  load(table: BlockTable, runs: readonly RecordRun[], urgent: boolean, sink: RowSink, stream?: RunningStream): Promise<void> | undefined {
+    const need = Intake.need(table, runs);
+    const raw = this.memory.raw.alloc(need);
+    if (raw === 0) return undefined;
+    const work = stream === undefined
+      ? this.readAndDecode(table, runs, raw, urgent, sink)
+      : this.inflateAndDecode(table, runs, raw, urgent, sink, stream);
+    return work.finally(() => this.memory.raw.release(raw));
+  }
+
+  private async readAndDecode(table: BlockTable, runs: readonly RecordRun[], raw: number, urgent: boolean, sink: RowSink): Promise<void> {
+    const { offset, length, spans } = extentOf(table, runs);
+    const shard = (runs[0] as RecordRun).shard;
+    const id = this.nextRead++;
+    this.reading.set(id, { shard, offset, length, since: Date.now() });
+    try {
+      await this.source.read(shard, offset, length, this.memory.buffer, raw, urgent);
+    } finally {
+      this.reading.delete(id);
+    }
+    let tableAt = raw + align(length + SLACK, 64);
+    const tasks = runs.map((run, i) => {
+      const span = spans[i] as Span;
+      const task = this.decode(run, span, raw + span.offset - offset, tableAt, urgent, sink, undefined);
+      tableAt += align(span.records * 4, 64);
+      return task;
+    });
+    await settled(tasks);
+  }
+
+  private async inflateAndDecode(table: BlockTable, runs: readonly RecordRun[], raw: number, urgent: boolean, sink: RowSink, stream: RunningStream): Promise<void> {
+    for (const run of runs) {
+      const span = spanOf(table, run.block, run.from, run.to);
+      await this.decode(run, span, raw, raw + align(span.length + SLACK, 64), urgent, sink, stream.place(span.offset, span.length));
+    }
+  }
+
+  private async decode(run: RecordRun, span: Span, raw: number, rows: number, urgent: boolean, sink: RowSink, stream: StreamPlace | undefined): Promise<void> {
+    const words = this.memory.words;
+    const at = rows >> 2;
+    let wanted = 0;
+    for (let i = 0; i < span.records; i++) {
+      const record = span.firstRecord + i;
+      const row = record < run.from || record >= run.to ? 0 : sink.place(run, record);
+      words[at + i] = row;
+      if (row !== 0) wanted++;
+    }
+    if (wanted === 0 && stream === undefined) return;
+    const request: DecodeRequest = {
+      raw,
+      rawBytes: span.length,
+      firstRecord: span.firstRecord,
+      records: span.records,
+      rows,
+      plan: this.memory.plan,
+      shardKey: this.source.key(run.shard),
+      checkCrc: this.options.checkCrc,
+      file: this.source.path(run.shard),
+      fileOffset: span.offset,
+    };
+    const report = await this.decoders.decode(this.group, request, urgent, stream);
+    this.count(report);
+    if (report.truncated > 0 && this.options.strict) this.refuse(run, span, at);
+    for (let i = 0; i < span.records; i++) {
+      const row = words[at + i] as number;
+      if (row !== 0) sink.done(run, span.firstRecord + i, row);
+    }
+  }
+
+  private count(report: DecodeReport & { decodeNs: number }): void {
+    this.clocks.decodedRows += report.rows;
+    this.clocks.decodeNs += report.decodeNs;
+    this.clocks.truncatedRows += report.truncated;
+  }
+
+  private refuse(run: RecordRun, span: Span, at: number): never {
+    const words = this.memory.words;
+    for (let i = 0; i < span.records; i++) {
+      const row = words[at + i] as number;
+      if (row !== 0 && ((words[(row + TRUNCATED_AT) >> 2] as number) & 1) === 1) {
+        throw new RowTooLong("a list is longer than max_length, and strict=True forbids cutting it",
+          { file: this.source.path(run.shard), record: span.firstRecord + i }, "raise max_length or set strict=False");
+      }
+    }
+    throw new Error("decoder reported a cut row that is not marked");
+  }
+}
+
+function extentOf(table: BlockTable, runs: readonly RecordRun[]): { offset: number; length: number; spans: Span[] } {
+  const spans = runs.map((run) => spanOf(table, run.block, run.from, run.to));
+  const first = spans[0] as Span;
+  const last = spans[spans.length - 1] as Span;
+  return { offset: first.offset, length: last.offset + last.length - first.offset, spans };
+}
+
+/** Waits for all, then throws the first failure: raw bytes may not be released under a running decoder. */
+async function settled(tasks: Promise<void>[]): Promise<void> {
+  for (const result of await Promise.allSettled(tasks)) {
+    if (result.status === "rejected") throw result.reason;
+  }
+}

@@ -1,0 +1,304 @@
+/**
+ * Lane: one strand of the order on this node. Reads its laid-out extents front to back with merged large reads and
+ * puts rows into its windows; a window that was copied out leaves room for the next one, so reading follows
+ * consumption evenly.
+ *
+ * ```
+ *  laid rows   … ░░░░░░░░▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓│▓▓▓▓▓▓▓▓▒▒▒▒▒▒····
+ *                 taken    window w       window w+1 ↑cursor      ▓ in memory  ▒ being read or decoded
+ * ```
+ */
+import type { Order } from "../order/order.ts";
+import type { Audience } from "./audience.ts";
+import type { EarlyRows } from "./early.ts";
+import { Intake } from "./intake.ts";
+import type { RowSink, RunningStream } from "./intake.ts";
+import type { GroupMemory } from "./memory.ts";
+import type { RecordRun, Source } from "./source.ts";
+import { spanOf } from "./spans.ts";
+import { ROW_COMING, ROW_FIRST, ROW_SCHEDULED, ROW_SKIPPED, ROW_TAKEN } from "./supply.ts";
+
+/** Reads of at least 8 MiB go direct on Lustre 2.17 and cost exactly what is asked (design §4.5). */
+export const READ_BYTES = 8 * 1024 * 1024;
+
+interface LaneWindow {
+  pass: number;
+  firstRow: number;
+  rows: number;
+  /** i-th row served → laid row of the window. */
+  perm: Uint32Array;
+  /** Laid row of the window → i-th row served. */
+  inverse: Uint32Array;
+  /** Address or ROW_… by laid row. */
+  address: Uint32Array;
+  /** Rows whose decoding has not ended. */
+  missing: number;
+}
+
+/** Runs of adjacent blocks of one shard that one read brings, and the lane row of each run's first record. */
+interface PlannedRead {
+  shard: number;
+  pass: number;
+  runs: RecordRun[];
+  laneRows: number[];
+  rows: number;
+}
+
+export interface LaneParts {
+  order: Order;
+  source: Source;
+  memory: GroupMemory;
+  intake: Intake;
+  audience: Audience;
+  early: EarlyRows;
+  /** Laid rows of a window (the order's window; some thousand where the order is not shuffled). */
+  window: number;
+  /** Rows this lane may hold. */
+  capacity: number;
+  /** Rows one read may bring. */
+  maxRows: number;
+  /** Samples of the largest extent. */
+  largestExtent: number;
+  changed: () => void;
+  failed: (error: Error) => void;
+}
+
+export class Lane {
+  readonly number: number;
+  private readonly parts: LaneParts;
+  private windows: LaneWindow[] = [];
+  private planned: PlannedRead[] = [];
+  private pass: number;
+  /** Next lane row to plan. */
+  private cursor: number;
+  /** Rows in memory or promised to reads under way. */
+  private held = 0;
+  private stream: { shard: number; running: RunningStream; last: Promise<void> } | undefined;
+  private loadingTable = false;
+  private firstWindowDone = false;
+  private underWay = 0;
+
+  constructor(number: number, pass: number, row: number, parts: LaneParts) {
+    this.number = number;
+    this.parts = parts;
+    this.pass = pass;
+    this.cursor = row - (row % parts.window);
+  }
+
+  /** Still filling for the first time: single rows may be fetched meanwhile. */
+  get opening(): boolean {
+    return !this.firstWindowDone;
+  }
+
+  /** Position of the next row to read: the lane furthest behind reads first. */
+  get frontier(): number {
+    const { order } = this.parts;
+    const next = this.planned[0];
+    const pass = next?.pass ?? this.pass;
+    const row = next?.laneRows[0] ?? this.cursor;
+    return order.resolved.from + pass * order.epochLength + row * order.lanes + this.number;
+  }
+
+  find(pass: number, row: number): number {
+    const window = this.windowOf(pass, row);
+    if (window === undefined) return ROW_COMING;
+    return window.address[window.perm[row - window.firstRow] as number] as number;
+  }
+
+  take(pass: number, row: number, address: number): void {
+    const window = this.windowOf(pass, row);
+    if (window === undefined) throw new Error("a row was taken from a window that is gone");
+    window.address[window.perm[row - window.firstRow] as number] = ROW_TAKEN;
+    this.free(address);
+  }
+
+  /** Frees rows that nobody here will ask for any more. */
+  sweep(): void {
+    for (const window of this.windows) {
+      for (let laid = 0; laid < window.rows; laid++) {
+        const address = window.address[laid] as number;
+        if (address < ROW_FIRST || this.wanted(window, laid)) continue;
+        window.address[laid] = ROW_SKIPPED;
+        this.free(address);
+      }
+    }
+  }
+
+  /** Starts one read if there is one to start and room for it. Returns whether it did. */
+  advance(): boolean {
+    this.retire();
+    const next = this.planned[0] ?? this.plan();
+    if (next === undefined) return false;
+    const { capacity, source, intake } = this.parts;
+    if (this.held + next.rows > capacity && this.held > 0) return false;
+    const table = source.tableNow(next.shard);
+    if (table === undefined) return false;
+    const stream = table.stream ? this.streamOf(next.shard) : undefined;
+    const load = intake.load(table, next.runs, false, this.sink(next), stream);
+    if (load === undefined) return false;
+    this.planned.shift();
+    this.held += next.rows;
+    this.underWay++;
+    if (this.stream !== undefined && stream !== undefined) this.stream.last = load;
+    load.then(
+      () => {
+        this.underWay--;
+        this.parts.changed();
+      },
+      (error: Error) => this.parts.failed(error),
+    );
+    return true;
+  }
+
+  get inFlight(): number {
+    return this.underWay;
+  }
+
+  close(): void {
+    this.stream?.running.close();
+  }
+
+  private free(address: number): void {
+    this.parts.memory.rows.release(address);
+    this.held--;
+  }
+
+  private windowOf(pass: number, row: number): LaneWindow | undefined {
+    for (const window of this.windows) {
+      if (window.pass === pass && row >= window.firstRow && row < window.firstRow + window.rows) return window;
+    }
+    return undefined;
+  }
+
+  private positionOf(window: LaneWindow, laid: number): number {
+    return this.parts.order.positionAt(window.pass, this.number, window.firstRow + (window.inverse[laid] as number));
+  }
+
+  private wanted(window: LaneWindow, laid: number): boolean {
+    const position = this.positionOf(window, laid);
+    return position >= 0 && this.parts.audience.wants(position) && !this.parts.early.has(position);
+  }
+
+  /** Forgets windows that everybody here has passed. */
+  private retire(): void {
+    const { order, audience } = this.parts;
+    const floor = audience.floor();
+    for (let window = this.windows[0]; window !== undefined && window.missing === 0; window = this.windows[0]) {
+      const last = window.firstRow + window.rows - 1;
+      const end = order.resolved.from + window.pass * order.epochLength + last * order.lanes + this.number;
+      if (end >= floor) return;
+      for (const address of window.address) if (address >= ROW_FIRST) this.free(address);
+      this.windows.shift();
+    }
+  }
+
+  /** Plans the reads of the next extent piece, or starts loading the block table it needs. */
+  private plan(): PlannedRead | undefined {
+    const { order, source, largestExtent, maxRows } = this.parts;
+    if (this.cursor >= order.laneRows(this.number)) {
+      if (order.laneRows(this.number) === 0) return undefined;
+      this.pass++;
+      this.cursor = 0;
+    }
+    const piece = order.pieces(this.pass, this.number, this.cursor, this.cursor + largestExtent)[0];
+    if (piece === undefined) return undefined;
+    const shard = order.extents.shard[piece.extent] as number;
+    const table = source.tableNow(shard);
+    if (table === undefined) {
+      this.loadTable(shard);
+      return undefined;
+    }
+    const from = source.extentRecord(piece.extent) + piece.first;
+    const runs = source.runs(table, shard, from, from + piece.count);
+    let read: PlannedRead | undefined;
+    let bytes = 0;
+    for (const run of runs) {
+      const span = spanOf(table, run.block, run.from, run.to);
+      const rows = run.to - run.from;
+      if (read === undefined || table.stream || bytes + span.length > READ_BYTES || read.rows + rows > maxRows) {
+        read = { shard, pass: this.pass, runs: [], laneRows: [], rows: 0 };
+        bytes = 0;
+        this.planned.push(read);
+      }
+      bytes += span.length;
+      read.runs.push(run);
+      read.laneRows.push(this.cursor + run.from - from);
+      read.rows += rows;
+    }
+    this.openWindows(this.cursor, this.cursor + piece.count);
+    this.cursor += piece.count;
+    return this.planned[0];
+  }
+
+  private loadTable(shard: number): void {
+    if (this.loadingTable) return;
+    this.loadingTable = true;
+    this.parts.source.table(shard).then(
+      () => {
+        this.loadingTable = false;
+        this.parts.changed();
+      },
+      (error: Error) => this.parts.failed(error),
+    );
+  }
+
+  private openWindows(from: number, to: number): void {
+    const { order, window: size } = this.parts;
+    for (let row = from - (from % size); row < to; row += size) {
+      if (this.windowOf(this.pass, row) !== undefined) continue;
+      const rows = Math.min(size, order.laneRows(this.number) - row);
+      const perm = this.permutation(row, rows);
+      const inverse = new Uint32Array(rows);
+      for (let i = 0; i < rows; i++) inverse[perm[i] as number] = i;
+      this.windows.push({ pass: this.pass, firstRow: row, rows, perm, inverse, address: new Uint32Array(rows), missing: rows });
+    }
+  }
+
+  private permutation(row: number, rows: number): Uint32Array {
+    const { order, window: size } = this.parts;
+    if (order.resolved.shuffle === "none") return Uint32Array.from({ length: rows }, (_, i) => i);
+    return order.window(this.pass, this.number, row / size).perm;
+  }
+
+  private sink(read: PlannedRead): RowSink {
+    const { memory } = this.parts;
+    const rowOf = (run: RecordRun, record: number): number =>
+      (read.laneRows[read.runs.indexOf(run)] as number) + record - run.from;
+    return {
+      place: (run, record) => {
+        const row = rowOf(run, record);
+        const window = this.windowOf(read.pass, row) as LaneWindow;
+        const laid = row - window.firstRow;
+        if (!this.wanted(window, laid)) {
+          window.address[laid] = ROW_SKIPPED;
+          this.arrive(window);
+          this.held--;
+          return 0;
+        }
+        const address = memory.rows.alloc();
+        if (address === 0) throw new Error("row pool is empty although rows were reserved");
+        window.address[laid] = ROW_SCHEDULED;
+        return address;
+      },
+      done: (run, record, address) => {
+        const row = rowOf(run, record);
+        const window = this.windowOf(read.pass, row) as LaneWindow;
+        window.address[row - window.firstRow] = address;
+        this.arrive(window);
+      },
+    };
+  }
+
+  private arrive(window: LaneWindow): void {
+    if (--window.missing === 0) this.firstWindowDone = true;
+  }
+
+  private streamOf(shard: number): RunningStream {
+    if (this.stream?.shard !== shard) {
+      const old = this.stream;
+      void old?.last.catch(() => undefined).then(() => old.running.close());
+      this.stream = { shard, running: this.parts.intake.openStream(shard), last: Promise.resolve() };
+    }
+    return this.stream.running;
+  }
+}

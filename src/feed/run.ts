@@ -1,0 +1,211 @@
+/**
+ * Run: one supply at work, with its memory, its kernels and the consumers that move through the order together.
+ * A consumer that seeks elsewhere gets another run; a run that nobody uses is closed and its memory is gone.
+ */
+import type { Order } from "../order/order.ts";
+import type { OrderView } from "../order/types.ts";
+import type { Kernels } from "../kernels/kernels.ts";
+import { loadKernels } from "../kernels/load.ts";
+import { formatOf } from "../formats/registry.ts";
+import { Audience, Steps } from "./audience.ts";
+import type { ConsumerId } from "./audience.ts";
+import { stagingBytes } from "./batcher.ts";
+import type { Served } from "./batcher.ts";
+import type { SlotLayout, ViewLayout } from "./columns.ts";
+import type { Decoders } from "./decoders.ts";
+import { EarlyRows } from "./early.ts";
+import { HeldSupply } from "./held-supply.ts";
+import { Intake } from "./intake.ts";
+import { LaneSupply } from "./lane-supply.ts";
+import { align, GroupMemory } from "./memory.ts";
+import type { Source } from "./source.ts";
+import { SparseSupply } from "./sparse-supply.ts";
+import type { Supply } from "./supply.ts";
+
+/** Bytes that reads under way may hold: 16 reads of 8 MiB keep a Lustre client with several OSTs busy. */
+const RAW_BYTES = 128 * 1024 * 1024;
+/** `none` has no windows: rows are read ahead in runs of at least this many. */
+const PLAIN_WINDOW = 4096;
+
+export interface RunParts {
+  order: Order;
+  view: OrderView;
+  source: Source;
+  layout: ViewLayout;
+  slot: SlotLayout;
+  batch: number;
+  world: number;
+  strict: boolean;
+  checkCrc: boolean;
+  decoders: Decoders;
+  /** Ranks of this node, whether connected or not. */
+  localRanks: readonly number[];
+  stride: number;
+  changed: () => void;
+  failed: (error: Error) => void;
+}
+
+/** What a run will need, before it is made. */
+export interface Need {
+  rows: number;
+  raw: number;
+  bytes: number;
+}
+
+let nextRun = 1;
+
+export class Run {
+  readonly audience: Audience;
+  readonly supply: Supply;
+  private readonly parts: RunParts;
+  private readonly memory: GroupMemory;
+  private readonly steps: Steps;
+  private readonly number = nextRun++;
+  private readonly served = new Map<string, Served>();
+  private readonly kernels: Kernels;
+  /** Staging areas not in use, one for each consumer that is expected. */
+  private readonly stagings: number[] = [];
+
+  /** `sampleAt`: rows on request (random access): names the sample of each position asked for. */
+  constructor(parts: RunParts, from: number, sampleAt?: (position: number) => number) {
+    const random = sampleAt !== undefined;
+    this.parts = parts;
+    const { order, source, layout, decoders, batch, world } = parts;
+    const need = Run.need(parts, from, random);
+    this.memory = new GroupMemory(layout.rowBytes, need.rows, need.raw);
+    this.kernels = loadKernels({ memory: this.memory.memory, tables: this.memory.tables, initTables: true });
+    formatOf(source.index.format).compilePlan(this.kernels, this.memory.plan, layout.stored);
+    decoders.attach(this.number, this.memory, source.index.format);
+    for (let k = 0; k < parts.localRanks.length * parts.stride; k++) {
+      this.stagings.push(this.memory.raw.alloc(stagingBytes(parts.slot, batch)));
+    }
+    this.steps = new Steps(order, from, batch * world);
+    this.audience = new Audience(order, this.steps, world);
+    for (const rank of parts.localRanks) this.audience.expect(rank, parts.stride, from);
+    const { memory, audience } = this;
+    const { changed, failed } = parts;
+    const intake = new Intake(this.number, source, memory, decoders, { checkCrc: parts.checkCrc, strict: parts.strict });
+    const early = new EarlyRows({
+      source, memory, intake, changed, failed, sampleAt: sampleAt ?? ((position) => order.sampleAt(position)),
+    });
+    const { shuffle, held } = order.resolved;
+    if (random || (shuffle === "global" && !held)) {
+      this.supply = new SparseSupply(early, random ? () => true : (position) => audience.wants(position));
+    } else if (held) {
+      this.supply = new HeldSupply({ order, source, memory, intake, early, changed, failed });
+    } else {
+      const { window, maxRows } = windowOf(parts);
+      const capacity = Math.min(window + maxRows, order.samples + maxRows);
+      this.supply = new LaneSupply(from, lanesHere(parts, from), {
+        order, source, memory, intake, audience, early, window, capacity, maxRows,
+        largestExtent: largestExtent(order), changed, failed,
+      });
+    }
+  }
+
+  get reserved(): number {
+    return this.memory.reserved;
+  }
+
+  /** Memory that a run from this position needs on this node. */
+  static need(parts: RunParts, from: number, random: boolean): Need {
+    const { order, layout, batch, localRanks, slot, source } = parts;
+    const sessions = localRanks.length * parts.stride;
+    const single = sessions * batch * (random ? 8 : 4) + 1024;
+    const { shuffle, held } = order.resolved;
+    let rows = single;
+    if (!random && held) rows += order.samples;
+    if (!random && shuffle !== "global") {
+      const { window, maxRows } = windowOf(parts);
+      rows += lanesHere(parts, from).size * (Math.min(window, order.samples) + maxRows);
+    }
+    if (shuffle === "global" && !held) rows += sessions * batch * 32;
+    const staging = sessions * stagingBytes(slot, batch) * 2;
+    const raw = Math.min(RAW_BYTES, source.index.totals.bytes * 4 + 16 * 1024 * 1024) + staging;
+    return { rows, raw, bytes: rows * layout.rowBytes + raw };
+  }
+
+  covers(id: ConsumerId, position: number): boolean {
+    return this.audience.covers(id, position);
+  }
+
+  /** Residue of a consumer whose first step here begins at `position`. */
+  residue(position: number, offset: number, stride: number): number {
+    return (this.steps.number(position) + offset) % stride;
+  }
+
+  /** First step of the consumer at or after `position`. */
+  firstStep(position: number, offset: number): number {
+    let start = position;
+    for (let k = 0; k < offset; k++) start = this.steps.after(start);
+    return start;
+  }
+
+  join(id: ConsumerId, position: number): Served {
+    const { batch, order, world } = this.parts;
+    this.audience.open(id, position);
+    const at = this.stagings.pop();
+    if (at === undefined) throw new Error(`consumer ${keyOf(id)} joined a run that does not expect it`);
+    const { steps, supply, memory, kernels, audience } = this;
+    const served: Served = {
+      supply, memory, kernels, steps, rowTable: at, staging: at + align(batch * 4, 64),
+      deal: (start) => order.deal(start, steps.size, world, id.rank),
+      advance: (next) => audience.advance(id, next),
+    };
+    this.served.set(keyOf(id), served);
+    return served;
+  }
+
+  leave(id: ConsumerId): void {
+    const key = keyOf(id);
+    const served = this.served.get(key);
+    if (served === undefined) return;
+    this.stagings.push(served.rowTable);
+    this.served.delete(key);
+    this.audience.leave(id);
+    this.supply.sweep();
+  }
+
+  get users(): number {
+    return this.served.size;
+  }
+
+  close(): void {
+    this.supply.close();
+    this.parts.decoders.detach(this.number);
+  }
+}
+
+function keyOf(id: ConsumerId): string {
+  return `${id.rank}/${id.stride}/${id.residue}`;
+}
+
+function windowOf(parts: RunParts): { window: number; maxRows: number } {
+  const { order, view } = parts;
+  const block = Math.max(view.largestBlock, 1);
+  const window = order.resolved.shuffle === "none" ? Math.max(block, PLAIN_WINDOW) : order.resolved.window;
+  return { window, maxRows: 2 * block };
+}
+
+function largestExtent(order: Order): number {
+  const { count, sampleStart } = order.extents;
+  let most = 1;
+  for (let x = 0; x < count; x++) most = Math.max(most, (sampleStart[x + 1] as number) - (sampleStart[x] as number));
+  return most;
+}
+
+/** Lanes that the local ranks read from, found by dealing steps until every lane had its turn. */
+function lanesHere(parts: RunParts, from: number): Set<number> {
+  const { order, batch, world, localRanks } = parts;
+  const lanes = new Set<number>();
+  const steps = new Steps(order, from, batch * world);
+  const turns = Math.ceil(order.lanes / (batch * world)) * 8;
+  for (let k = 0, start = from; k < turns; k++, start = steps.after(start)) {
+    for (const rank of localRanks) {
+      for (const position of order.deal(start, steps.size, world, rank).positions) {
+        lanes.add(order.epochs.split(position).place % order.lanes);
+      }
+    }
+  }
+  return lanes;
+}

@@ -1,0 +1,141 @@
+/**
+ * Source: one indexed data set as the feed sees it: shards by number, block tables in memory, reads that are
+ * counted and checked against the index.
+ */
+import type { DatasetIndex, ShardRow } from "../dataset/types.ts";
+import type { BlockTable } from "../formats/types.ts";
+import { shardKey } from "../order/proof.ts";
+import type { ExtentTable } from "../order/types.ts";
+import type { PosixStorage } from "../storage/posix.ts";
+import type { StageClocks } from "../telemetry/clocks.ts";
+import { nowNs } from "../telemetry/clocks.ts";
+import type { StreamPlace } from "./decoders.ts";
+import { blockOf } from "./spans.ts";
+
+/** A run of records of one block: what one decode task produces. */
+export interface RecordRun {
+  shard: number;
+  block: number;
+  /** Records [from, to) of the shard. */
+  from: number;
+  to: number;
+}
+
+const CHUNK = 8 * 1024 * 1024;
+let nextStream = 1;
+
+export class Source {
+  readonly index: DatasetIndex;
+  readonly extents: ExtentTable;
+  /** Name in proof and state; part of the shard keys. */
+  readonly name: string;
+  readonly clocks: StageClocks;
+  private readonly storage: PosixStorage;
+  private readonly tables: (BlockTable | undefined)[];
+  private readonly keys: (bigint | undefined)[];
+  private readonly opened = new Set<number>();
+  /** Sample number at which each shard begins (samples = records for record formats), plus the total. */
+  private readonly shardStart: Float64Array;
+
+  constructor(index: DatasetIndex, extents: ExtentTable, name: string, storage: PosixStorage, clocks: StageClocks) {
+    this.index = index;
+    this.extents = extents;
+    this.name = name;
+    this.storage = storage;
+    this.clocks = clocks;
+    this.tables = index.shards.map(() => undefined);
+    this.keys = index.shards.map(() => undefined);
+    this.shardStart = new Float64Array(index.shards.length + 1);
+    index.shards.forEach((shard, i) => {
+      this.shardStart[i + 1] = (this.shardStart[i] as number) + shard.records;
+    });
+  }
+
+  get shardsOpened(): number {
+    return this.opened.size;
+  }
+
+  shard(number: number): ShardRow {
+    return this.index.shards[number] as ShardRow;
+  }
+
+  path(number: number): string {
+    return `${this.index.root}/${this.shard(number).path}`;
+  }
+
+  key(number: number): bigint {
+    return (this.keys[number] ??= shardKey(this.name, this.shard(number).path));
+  }
+
+  /** The block table, if it is in memory already. */
+  tableNow(shard: number): BlockTable | undefined {
+    return this.tables[shard];
+  }
+
+  async table(shard: number): Promise<BlockTable> {
+    const table = await this.index.blockTable(shard);
+    this.tables[shard] = table;
+    return table;
+  }
+
+  /** Shard and record of a sample number. */
+  placeOf(sample: number): { shard: number; record: number } {
+    let low = 0;
+    let high = this.index.shards.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if ((this.shardStart[middle] as number) <= sample) low = middle;
+      else high = middle - 1;
+    }
+    return { shard: low, record: sample - (this.shardStart[low] as number) };
+  }
+
+  /** First record, in its shard, of an extent. */
+  extentRecord(extent: number): number {
+    const shard = this.extents.shard[extent] as number;
+    return (this.extents.sampleStart[extent] as number) - (this.shardStart[shard] as number);
+  }
+
+  sampleOf(shard: number, record: number): number {
+    return (this.shardStart[shard] as number) + record;
+  }
+
+  /** Splits records [from, to) of a shard at its block borders. */
+  runs(table: BlockTable, shard: number, from: number, to: number): RecordRun[] {
+    const runs: RecordRun[] = [];
+    let at = from;
+    for (let block = blockOf(table, from); at < to; block++) {
+      const end = Math.min(to, table.firstRecord[block + 1] as number);
+      if (end > at) runs.push({ shard, block, from: at, to: end });
+      at = Math.max(at, end);
+    }
+    return runs;
+  }
+
+  /** Reads bytes of a shard as stored into shared memory at `at`. */
+  async read(shard: number, offset: number, length: number, buffer: SharedArrayBuffer, at: number, small: boolean): Promise<void> {
+    const start = nowNs();
+    this.opened.add(shard);
+    const row = this.shard(shard);
+    await this.storage.readShared(this.path(shard), { size: row.size, mtimeNs: row.mtimeNs }, buffer, at, offset, length);
+    this.clocks.reads++;
+    if (small) this.clocks.smallReads++;
+    this.clocks.readBytes += length;
+    this.clocks.readNs += nowNs() - start;
+  }
+
+  /** A running decoder over one compressed shard: `place(offset, length)` names a piece of its decompressed bytes. */
+  openStream(shard: number): { id: number; place: (offset: number, length: number) => StreamPlace } {
+    const id = nextStream++;
+    const row = this.shard(shard);
+    let at = 0;
+    const pull = async (): Promise<{ bytes: Uint8Array; last: boolean }> => {
+      const length = Math.min(CHUNK, row.size - at);
+      const shared = new SharedArrayBuffer(Math.max(length, 1));
+      if (length > 0) await this.read(shard, at, length, shared, 0, false);
+      at += length;
+      return { bytes: new Uint8Array(shared, 0, length).slice(), last: at >= row.size };
+    };
+    return { id, place: (offset, length) => ({ stream: id, encoding: row.encoding, offset, length, pull }) };
+  }
+}
