@@ -20,7 +20,10 @@ const verdicts = [];
 /** A bar: `value` at least (or, `below`, at most) `bar`. */
 function bar(what, value, limit, below = false) {
   const ok = below ? value <= limit : value >= limit;
-  verdicts.push({ ok, text: `${ok ? "PASS" : "FAIL"}  ${what}: ${round(value)} (${below ? "at most" : "at least"} ${limit})` });
+  verdicts.push({
+    ok,
+    text: `${ok ? "PASS" : "FAIL"}  ${what}: ${round(value)} (${below ? "at most" : "at least"} ${limit})`,
+  });
 }
 const round = (value) => (Math.abs(value) >= 100 ? Math.round(value) : Number(value.toFixed(2)));
 
@@ -39,8 +42,20 @@ await main(async () => {
   const watch = { say: (line) => process.stderr.write(`bench: ${line}\n`) };
   const only = new Set(flags.only.split(","));
   const options = {
-    source, python, cacheDir, batches: [32, 256], ranks: 1, stepMs: 0, seconds: Number(flags.seconds), passes: Number(flags.passes),
-    width: 512, contenders: "naive,memmap,memmap_batch,athanor", mode: "both", client: "torch", cold: false, seed: 1,
+    source,
+    python,
+    cacheDir,
+    batches: [32, 256],
+    ranks: 1,
+    stepMs: 0,
+    seconds: Number(flags.seconds),
+    passes: Number(flags.passes),
+    width: 512,
+    contenders: "naive,memmap,memmap_batch,athanor",
+    mode: "both",
+    client: "torch",
+    cold: false,
+    seed: 1,
   };
 
   if (only.has("rate")) {
@@ -56,7 +71,10 @@ await main(async () => {
     }
   }
   if (only.has("au")) {
-    const report = await benchTrain({ ...options, find: { au: 65, contender: "memmap" }, contenders: "naive,memmap,athanor" }, watch);
+    const report = await benchTrain(
+      { ...options, find: { au: 65, contender: "memmap" }, contenders: "naive,memmap,athanor" },
+      watch,
+    );
     console.log(`${reportText(report)}\n`);
     for (const { setting, rows } of report.tables) {
       for (const row of rows.filter(({ name }) => name.startsWith("athanor"))) {

@@ -51,7 +51,8 @@ export async function agentOpens(): Promise<AgentOpens> {
         throw new BenchEnvironment("strace is not installed", {}, "apt-get install strace");
       }
       if (ended !== undefined) throw new BenchRank(`the agent under strace ended before it accepted: ${ended}`);
-      if (performance.now() - start > READY_MS) throw new BenchRank(`the agent does not accept after ${READY_MS / 1000} s`);
+      if (performance.now() - start > READY_MS)
+        throw new BenchRank(`the agent does not accept after ${READY_MS / 1000} s`);
       await sleep(20);
     }
     const readyMs = performance.now() - start;

@@ -89,7 +89,11 @@ function ratio(
   const of = (results: readonly PassResult[]) => new Map(results.map((result) => [result.pass, result[key] ?? 0]));
   const found = ratios(of(last), of(first));
   if (found === undefined) {
-    throw new BenchData(`${key} is 0 in every pass of the first world`, {}, "use a longer --seconds: CPU is counted in 10 ms");
+    throw new BenchData(
+      `${key} is 0 in every pass of the first world`,
+      {},
+      "use a longer --seconds: CPU is counted in 10 ms",
+    );
   }
   return found;
 }

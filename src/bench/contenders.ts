@@ -30,7 +30,8 @@ export function contenders(names: string, mode: Mode | "both"): Contender[] {
 
 /** What each contender is, for the foot of the table. */
 export const EXPLAINED: Record<ContenderName, string> = {
-  naive: "the story's Dataset without TensorFlow: opens the shard and walks its records up to the sample (no CRC check, skipped records not parsed)",
+  naive:
+    "the story's Dataset without TensorFlow: opens the shard and walks its records up to the sample (no CRC check, skipped records not parsed)",
   memmap: "PyTorch map-style over a memory map (int32 ids, int8 mask), default collate, num_workers 0",
   memmap_batch: "the same memory map, one fancy index a batch, no collate",
   athanor: "one agent a node, ready batches through shared memory",

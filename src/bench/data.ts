@@ -102,10 +102,18 @@ function check(index: DatasetIndex, source: string): void {
   const ids = index.schema.fields.find((field) => field.name === "input_ids");
   if (ids?.kind !== "int64") {
     const found = index.schema.fields.map((field) => `${field.name} (${field.kind})`).join(", ");
-    throw new BenchData(`no int64 feature input_ids, found ${found}`, { file: source }, "the contenders need the story's schema");
+    throw new BenchData(
+      `no int64 feature input_ids, found ${found}`,
+      { file: source },
+      "the contenders need the story's schema",
+    );
   }
   const zlib = index.shards.find((shard) => shard.encoding === "zlib");
   if (zlib !== undefined) {
-    throw new BenchEnvironment("the naive contender cannot walk a zlib stream", { file: zlib.path }, "use plain or gzip shards");
+    throw new BenchEnvironment(
+      "the naive contender cannot walk a zlib stream",
+      { file: zlib.path },
+      "use plain or gzip shards",
+    );
   }
 }

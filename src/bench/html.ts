@@ -41,7 +41,8 @@ function section(each: Table, ranks: number): string {
   const line = (cells: readonly string[], tag: "th" | "td") =>
     `<tr>${cells.map((cell) => `<${tag}>${escapeHtml(cell)}</${tag}>`).join("")}</tr>`;
   const charts = [bars("samples/s", each.rows, (row) => row.samplesPerSecond)];
-  if (each.rows.some((row) => row.au !== undefined)) charts.push(bars("accelerator utilisation, %", each.rows, (row) => row.au, 100));
+  if (each.rows.some((row) => row.au !== undefined))
+    charts.push(bars("accelerator utilisation, %", each.rows, (row) => row.au, 100));
   return `<h2>${escapeHtml(tableTitle(each, ranks))}</h2>
 <div class="bars">${charts.join("\n")}</div>
 <table>${line(head!, "th")}${rows.map((row) => line(row, "td")).join("")}</table>

@@ -44,7 +44,9 @@ export function fileSystemOf(path: string, mountinfo = readFileSync("/proc/self/
   let best: FileSystem = { type: "unknown", mount: "", device: "unknown" };
   for (const line of mountinfo.split("\n")) {
     const [left, right] = line.split(" - ");
-    const mount = left?.split(" ")[4]?.replace(/\\(\d{3})/g, (_, octal: string) => String.fromCharCode(parseInt(octal, 8)));
+    const mount = left
+      ?.split(" ")[4]
+      ?.replace(/\\(\d{3})/g, (_, octal: string) => String.fromCharCode(parseInt(octal, 8)));
     const [type, device] = right?.split(" ") ?? [];
     if (mount === undefined || type === undefined || device === undefined) continue;
     const inside = path === mount || path.startsWith(mount.endsWith("/") ? mount : `${mount}/`);

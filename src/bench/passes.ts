@@ -203,10 +203,16 @@ export class Passes {
  * Shuffle memory for the `window` mode: the job's default, but a quarter of the view when the view would fit, which
  * would resolve to `global` and hold all rows. `lowered`: whether that was done.
  */
-export function windowMemory(samples: number, width: number, wanted = DEFAULT_SHUFFLE_MEMORY): { bytes: number; lowered: boolean } {
+export function windowMemory(
+  samples: number,
+  width: number,
+  wanted = DEFAULT_SHUFFLE_MEMORY,
+): { bytes: number; lowered: boolean } {
   // Nominal row bytes of the order: two delivered columns of `width` values, 4 bytes each.
   const view = samples * 2 * width * 4;
-  return view <= wanted ? { bytes: Math.max(1, Math.floor(view / 4)), lowered: true } : { bytes: wanted, lowered: false };
+  return view <= wanted
+    ? { bytes: Math.max(1, Math.floor(view / 4)), lowered: true }
+    : { bytes: wanted, lowered: false };
 }
 
 function checkOrder(contender: Contender, order: Opened["order"]): void {

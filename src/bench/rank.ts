@@ -38,7 +38,10 @@ class Rank {
 
   constructor(name: string, python: Python) {
     this.name = name;
-    this.child = spawn(python.path, ["-m", "athanor.bench.worker"], { env: python.env, stdio: ["pipe", "pipe", "pipe"] });
+    this.child = spawn(python.path, ["-m", "athanor.bench.worker"], {
+      env: python.env,
+      stdio: ["pipe", "pipe", "pipe"],
+    });
     this.child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.stderr = (this.stderr + text).slice(-STDERR_KEPT);
     });

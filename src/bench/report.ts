@@ -77,7 +77,12 @@ export function cacheState(cold: boolean): string {
 const STORY_AU = 65;
 const STORY_RATIO = 120 / 35;
 
-export function rowOf(name: string, passes: PassResult[], samples: number, all: ReadonlyMap<string, PassResult[]>): Row {
+export function rowOf(
+  name: string,
+  passes: PassResult[],
+  samples: number,
+  all: ReadonlyMap<string, PassResult[]>,
+): Row {
   const speed = spread(passes.map((pass) => pass.samplesPerSecond));
   const of = (key: "au" | "firstRunningSeconds" | "agentCpuPerM" | "agentPssBytes") =>
     passes.map((pass) => pass[key]).filter((value) => value !== undefined);
@@ -115,7 +120,12 @@ export function rowOf(name: string, passes: PassResult[], samples: number, all: 
  * Both ratios of the story, with the numbers of this run. `rates`: samples/s without a step, by contender;
  * `batch`: samples of all ranks a step.
  */
-export function storyOf(rates: ReadonlyMap<string, number>, contenders: readonly Contender[], batch: number, samples: number): Story {
+export function storyOf(
+  rates: ReadonlyMap<string, number>,
+  contenders: readonly Contender[],
+  batch: number,
+  samples: number,
+): Story {
   const story: Story = { bound: speedupBound(STORY_AU), ratio: STORY_RATIO };
   const naiveRate = rates.get("naive");
   const ourRate = rates.get(contenders.find((contender) => contender.loader === "athanor")?.name ?? "");
@@ -124,7 +134,12 @@ export function storyOf(rates: ReadonlyMap<string, number>, contenders: readonly
   const step = stepOfRatio(naive, ours, STORY_RATIO);
   if (step === undefined) return story;
   const minutes = (seconds: number) => ((samples / batch) * seconds) / 60;
-  return { ...story, stepMs: step * 1000, naiveEpochMinutes: minutes(step + naive), athanorEpochMinutes: minutes(Math.max(step, ours)) };
+  return {
+    ...story,
+    stepMs: step * 1000,
+    naiveEpochMinutes: minutes(step + naive),
+    athanorEpochMinutes: minutes(Math.max(step, ours)),
+  };
 }
 
 function against(passes: readonly PassResult[], base: readonly PassResult[] | undefined): Spread | undefined {

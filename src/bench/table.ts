@@ -15,7 +15,12 @@ export function table(rows: readonly (readonly string[])[]): string {
   const columns = Math.max(0, ...rows.map((row) => row.length));
   const width = Array.from({ length: columns }, (_, i) => Math.max(...rows.map((row) => row[i]?.length ?? 0)));
   return rows
-    .map((row) => row.map((cell, i) => (i === 0 ? cell.padEnd(width[i]!) : cell.padStart(width[i]!))).join("  ").trimEnd())
+    .map((row) =>
+      row
+        .map((cell, i) => (i === 0 ? cell.padEnd(width[i]!) : cell.padStart(width[i]!)))
+        .join("  ")
+        .trimEnd(),
+    )
     .join("\n");
 }
 
@@ -31,8 +36,19 @@ export function range(spread: Spread | undefined, digits = figure): string {
 }
 
 const HEAD = [
-  "loader", "read MB/s", "disk MB/s", "samples/s (min..max)", "x memmap (min..max)", "x naive", "AU %", "epoch min",
-  "first batch s", "same, agent runs", "CPU s/M trainer", "CPU s/M all", "agent PSS",
+  "loader",
+  "read MB/s",
+  "disk MB/s",
+  "samples/s (min..max)",
+  "x memmap (min..max)",
+  "x naive",
+  "AU %",
+  "epoch min",
+  "first batch s",
+  "same, agent runs",
+  "CPU s/M trainer",
+  "CPU s/M all",
+  "agent PSS",
 ];
 
 export function tableCells(rows: readonly Row[]): string[][] {
@@ -113,7 +129,10 @@ export function comparisonText(c: RankComparison): string {
   return [
     `athanor ${c.mode}, ${c.client} clients, batch ${c.batch} a rank, step ${c.stepMs} ms; cache ${c.cache}`,
     ...machineLines(c.machine),
-    table([["ranks", "samples/s (min..max)", "AU %", "agent PSS", "CPU s/M agent", "CPU s/M ranks", "CPU s/M all"], ...rows]),
+    table([
+      ["ranks", "samples/s (min..max)", "AU %", "agent PSS", "CPU s/M agent", "CPU s/M ranks", "CPU s/M all"],
+      ...rows,
+    ]),
     `${many} ranks against ${few}: agent memory ${range(c.agentMemory)} x, agent CPU a sample ${range(c.agentCpu)} x, all CPU a sample ${range(c.allCpu)} x`,
   ].join("\n");
 }

@@ -60,9 +60,14 @@ const PROBE_SECONDS = 2;
 export async function benchTrain(options: TrainOptions, watch: Watch): Promise<Report> {
   const list = contenders(options.contenders, options.mode);
   if (options.client === "numpy" && list.some((contender) => contender.loader !== "athanor")) {
-    throw new Usage("the numpy client runs athanor only: the other contenders are PyTorch loaders", {}, "add --contenders athanor");
+    throw new Usage(
+      "the numpy client runs athanor only: the other contenders are PyTorch loaders",
+      {},
+      "add --contenders athanor",
+    );
   }
-  const finder = options.find === undefined ? undefined : list.find((contender) => contender.name === options.find?.contender);
+  const finder =
+    options.find === undefined ? undefined : list.find((contender) => contender.name === options.find?.contender);
   if (options.find !== undefined && finder === undefined) {
     const names = list.map((contender) => contender.name).join(", ");
     throw new Usage(`--contender must be one of ${names}, got ${JSON.stringify(options.find.contender)}`);
@@ -82,7 +87,14 @@ export async function benchTrain(options: TrainOptions, watch: Watch): Promise<R
     if (!cold) await passes.warm(list[0]!);
     const report: Report = {
       version: 1,
-      data: { source: set.source, samples: set.samples, bytes: set.bytes, shards: set.shards.length, width: set.width, fileSystem: set.fileSystem },
+      data: {
+        source: set.source,
+        samples: set.samples,
+        bytes: set.bytes,
+        shards: set.shards.length,
+        width: set.width,
+        fileSystem: set.fileSystem,
+      },
       machine: facts,
       cache: cacheState(options.cold),
       client,
@@ -90,7 +102,9 @@ export async function benchTrain(options: TrainOptions, watch: Watch): Promise<R
       passes: options.passes,
       notes:
         window.lowered && list.some((contender) => contender.mode === "window")
-          ? [`athanor window: the view fits in the shuffle memory and would be held whole; lowered to ${formatSize(window.bytes)}, a quarter of it`]
+          ? [
+              `athanor window: the view fits in the shuffle memory and would be held whole; lowered to ${formatSize(window.bytes)}, a quarter of it`,
+            ]
           : [],
       tables: [],
     };
@@ -121,13 +135,16 @@ async function table(
   for (let pass = 0; pass < count; pass++) {
     const turn = list.filter((contender) => contender.loader !== "naive" || pass < NAIVE_PASSES);
     for (const contender of pass % 2 === 0 ? turn : turn.toReversed()) {
-      watch.say(`batch ${setting.batch}, step ${setting.stepMs.toFixed(2)} ms, pass ${pass + 1} of ${count}: ${contender.name}`);
+      watch.say(
+        `batch ${setting.batch}, step ${setting.stepMs.toFixed(2)} ms, pass ${pass + 1} of ${count}: ${contender.name}`,
+      );
       results.get(contender.name)!.push(await passes.one(contender, setting, pass));
     }
   }
   const rows = list.map((contender) => rowOf(contender.name, results.get(contender.name)!, samples, results));
   // Only without a step is a loader's rate its own.
-  const rates = setting.stepMs === 0 ? rows.map((row): [string, number] => [row.name, row.samplesPerSecond.median]) : [];
+  const rates =
+    setting.stepMs === 0 ? rows.map((row): [string, number] => [row.name, row.samplesPerSecond.median]) : [];
   return { setting, rows, story: storyOf(new Map(rates), list, setting.batch * passes.ranks, samples) };
 }
 
@@ -144,7 +161,9 @@ async function tableAt(
 ): Promise<Table> {
   const probe = async (contender: Contender, stepMs: number) => {
     const result = await passes.one(contender, { ...base, stepMs, seconds: PROBE_SECONDS }, 0);
-    watch.say(`batch ${base.batch}: ${contender.name} at ${stepMs.toFixed(2)} ms a step: AU ${result.au?.toFixed(1) ?? "-"} %`);
+    watch.say(
+      `batch ${base.batch}: ${contender.name} at ${stepMs.toFixed(2)} ms a step: AU ${result.au?.toFixed(1) ?? "-"} %`,
+    );
     return result;
   };
   const load = (base.batch * passes.ranks) / (await probe(finder, 0)).samplesPerSecond;
@@ -161,5 +180,9 @@ async function tableAt(
       rates.set(contender.name, (await probe(contender, 0)).samplesPerSecond);
     }
   }
-  return { ...made, story: storyOf(rates, list, base.batch * passes.ranks, samples), found: { ...found, contender: finder.name } };
+  return {
+    ...made,
+    story: storyOf(rates, list, base.batch * passes.ranks, samples),
+    found: { ...found, contender: finder.name },
+  };
 }

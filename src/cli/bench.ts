@@ -77,7 +77,9 @@ export function register(program: Command): void {
         seed: Math.floor(amount("--seed", flags.seed)),
         ...(flags.indexDir === undefined ? {} : { indexDir: resolve(flags.indexDir) }),
         ...(flags.python === undefined ? {} : { python: flags.python }),
-        ...(flags.shuffleMemory === undefined ? {} : { shuffleMemory: parseSize(flags.shuffleMemory, "--shuffle-memory") }),
+        ...(flags.shuffleMemory === undefined
+          ? {}
+          : { shuffleMemory: parseSize(flags.shuffleMemory, "--shuffle-memory") }),
       };
       const batches = flags.batch.split(",").map((text) => count("--batch", text));
       if (flags.compareRanks !== undefined) {
@@ -121,13 +123,15 @@ export function register(program: Command): void {
 
 function count(name: string, text: string): number {
   const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < 1) throw new Usage(`${name} must be a whole number of at least 1, got ${JSON.stringify(text)}`);
+  if (!Number.isSafeInteger(value) || value < 1)
+    throw new Usage(`${name} must be a whole number of at least 1, got ${JSON.stringify(text)}`);
   return value;
 }
 
 function amount(name: string, text: string): number {
   const value = text.trim() === "" ? Number.NaN : Number(text);
-  if (!Number.isFinite(value) || value < 0) throw new Usage(`${name} must be a number of at least 0, got ${JSON.stringify(text)}`);
+  if (!Number.isFinite(value) || value < 0)
+    throw new Usage(`${name} must be a number of at least 0, got ${JSON.stringify(text)}`);
   return value;
 }
 

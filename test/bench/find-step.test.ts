@@ -12,12 +12,16 @@ test("a serial loader is found by the first probe", async () => {
 
 test("a loader that works ahead is found too, and the nearest probe is returned", async () => {
   await fc.assert(
-    fc.asyncProperty(fc.double({ min: 20, max: 95, noNaN: true }), fc.double({ min: 0.0001, max: 0.1, noNaN: true }), async (wanted, load) => {
-      const found = await findStep(wanted, load, async (stepMs) => Math.min(100, (100 * stepMs) / (load * 1000)));
-      const best = Math.min(...found.probes.map((probe) => Math.abs(probe.au - wanted)));
-      assert.equal(Math.abs(found.au - wanted), best);
-      // Its AU equals wanted at load × wanted / 100, which may lie outside a factor 4 of the serial guess only above 75 %.
-      if (wanted < 70) assert.ok(best < 2, `asked ${wanted}, found ${found.au}`);
-    }),
+    fc.asyncProperty(
+      fc.double({ min: 20, max: 95, noNaN: true }),
+      fc.double({ min: 0.0001, max: 0.1, noNaN: true }),
+      async (wanted, load) => {
+        const found = await findStep(wanted, load, async (stepMs) => Math.min(100, (100 * stepMs) / (load * 1000)));
+        const best = Math.min(...found.probes.map((probe) => Math.abs(probe.au - wanted)));
+        assert.equal(Math.abs(found.au - wanted), best);
+        // Its AU equals wanted at load × wanted / 100, which may lie outside a factor 4 of the serial guess only above 75 %.
+        if (wanted < 70) assert.ok(best < 2, `asked ${wanted}, found ${found.au}`);
+      },
+    ),
   );
 });

@@ -8,28 +8,55 @@ import { contenders } from "../../src/bench/contenders.ts";
 
 function passes(speeds: number[], more: Partial<PassResult> = {}): PassResult[] {
   return speeds.map((samplesPerSecond, pass) => ({
-    pass, samplesPerSecond, readMBps: 1, diskMBps: 0, firstSeconds: 0.2, trainerCpuPerM: 2, allCpuPerM: 8,
-    longestStallSeconds: 0.01, samples: samplesPerSecond * 5, ...more,
+    pass,
+    samplesPerSecond,
+    readMBps: 1,
+    diskMBps: 0,
+    firstSeconds: 0.2,
+    trainerCpuPerM: 2,
+    allCpuPerM: 8,
+    longestStallSeconds: 0.01,
+    samples: samplesPerSecond * 5,
+    ...more,
   }));
 }
 
 const results = new Map([
   ["naive", passes([200, 210, 190], { scaledFrom: 16, samples: 32 })],
   ["memmap", passes([100_000, 50_000, 100_000])],
-  ["athanor window", passes([200_000, 100_000, 190_000], { agentPssBytes: 1e8, agentCpuPerM: 6, firstRunningSeconds: 0.1 })],
+  [
+    "athanor window",
+    passes([200_000, 100_000, 190_000], { agentPssBytes: 1e8, agentCpuPerM: 6, firstRunningSeconds: 0.1 }),
+  ],
 ]);
 const list = contenders("naive,memmap,athanor", "window");
 const rows = list.map(({ name }) => rowOf(name, results.get(name)!, 100_000, results));
 const report: Report = {
   version: 1,
   data: {
-    source: "/data/<script>alert(1)</script>&\"'", samples: 100_000, bytes: 134e6, shards: 10, width: 512,
+    source: "/data/<script>alert(1)</script>&\"'",
+    samples: 100_000,
+    bytes: 134e6,
+    shards: 10,
+    width: 512,
     fileSystem: { type: "ext4", mount: "/", device: "/dev/sda1" },
   },
   machine: {
-    cpu: "x", cores: 2, memoryBytes: 2 ** 34, kernel: "6", loadBefore: 0, node: "20", python: "3.11", numpy: "2", torch: "2",
+    cpu: "x",
+    cores: 2,
+    memoryBytes: 2 ** 34,
+    kernel: "6",
+    loadBefore: 0,
+    node: "20",
+    python: "3.11",
+    numpy: "2",
+    torch: "2",
   },
-  cache: "warm", client: "torch", ranks: 1, passes: 3, notes: [],
+  cache: "warm",
+  client: "torch",
+  ranks: 1,
+  passes: 3,
+  notes: [],
   tables: [
     {
       setting: { batch: 32, stepMs: 0, seconds: 5 },

@@ -8,7 +8,9 @@ const MOUNTS = `22 1 8:1 / / rw - ext4 /dev/sda1 rw
 
 test("the longest mount that holds the path wins, escapes are read", () => {
   assert.deepEqual(fileSystemOf("/mnt/lustre fs/d", MOUNTS), {
-    type: "lustre", mount: "/mnt/lustre fs", device: "10.0.0.1@o2ib:/scratch",
+    type: "lustre",
+    mount: "/mnt/lustre fs",
+    device: "10.0.0.1@o2ib:/scratch",
   });
   assert.equal(fileSystemOf("/mnt/lustre", MOUNTS).type, "tmpfs");
   assert.equal(fileSystemOf("/home/x", MOUNTS).type, "ext4");

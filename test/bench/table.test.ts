@@ -4,7 +4,11 @@ import { figure, table } from "../../src/bench/table.ts";
 
 test("the first column is left-aligned, the others right-aligned, no blanks at line ends", () => {
   assert.equal(
-    table([["loader", "samples/s", "AU"], ["memmap", "69 344", "65.0"], ["athanor window", "9", ""]]),
+    table([
+      ["loader", "samples/s", "AU"],
+      ["memmap", "69 344", "65.0"],
+      ["athanor window", "9", ""],
+    ]),
     ["loader          samples/s    AU", "memmap             69 344  65.0", "athanor window          9"].join("\n"),
   );
   assert.equal(table([]), "");
