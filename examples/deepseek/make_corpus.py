@@ -112,7 +112,9 @@ def field(number: int, payload: bytes) -> bytes:
 
 def packed_rows(rows: Ints) -> list[bytes]:
     """Each row of non-negative values < 2^35 as packed varints."""
-    size = 1 + sum((rows >= 1 << 7 * k).astype(np.int64) for k in range(1, 5))
+    size = np.ones_like(rows)
+    for k in range(1, 5):
+        size += rows >= 1 << 7 * k
     ends = np.cumsum(size.ravel())
     starts = ends - size.ravel()
     flat, flat_size = rows.ravel(), size.ravel()

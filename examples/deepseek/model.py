@@ -48,7 +48,7 @@ def keep_gradients_in_step(model: torch.nn.Module) -> None:
     def before(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         hidden = inputs[0]
         nothing = hidden.reshape(-1, hidden.shape[-1])[:0]
-        module.zero = sum(expert(nothing).sum() for expert in module.experts)  # type: ignore[union-attr]
+        module.zero = torch.stack([expert(nothing).sum() for expert in module.experts]).sum()  # type: ignore[union-attr]
 
     def after(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
         return output + module.zero
