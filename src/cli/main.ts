@@ -12,6 +12,7 @@ import { exitNow } from "../base/exit.ts";
 import { Usage } from "../base/usage.ts";
 import { register as registerCat } from "./cat.ts";
 import { hasHungThreads } from "./command.ts";
+import { register as registerDemo } from "./demo.ts";
 import { register as registerIndex } from "./index.ts";
 import { register as registerInspect } from "./inspect.ts";
 import { register as registerVerify } from "./verify.ts";
@@ -27,6 +28,7 @@ const program = new Command("athanor")
   .showHelpAfterError(false);
 
 // One line a command, in the order of `athanor --help`.
+registerDemo(program);
 registerIndex(program);
 registerInspect(program);
 registerVerify(program);
