@@ -8,7 +8,6 @@ import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { toErrorRecord } from "../base/errors.ts";
 import type { ErrorRecord } from "../base/errors.ts";
-import { exitNow } from "../base/exit.ts";
 import { Usage } from "../base/usage.ts";
 import { register as registerCat } from "./cat.ts";
 import { hasHungThreads } from "./command.ts";
@@ -35,7 +34,7 @@ registerVerify(program);
 registerCat(program);
 
 // `athanor cat … | head` closes the pipe; that is no failure.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => exitNow(error.code === "EPIPE" ? 0 : 3));
+process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 3));
 
 end(await main());
 
@@ -62,11 +61,14 @@ function report(record: ErrorRecord, error?: unknown): number {
   return exit ?? 1;
 }
 
-/** Ends by itself when nothing runs any more, unless a thread hangs: Node would wait for it for ever. */
+/**
+ * Ends by itself when nothing runs any more. `process.exit` joins every thread, and one that reads a lost Lustre target
+ * never returns (seen: the process stayed); then the only way out is a signal, and the code seen outside is 137.
+ */
 function end(code: number): void {
   process.exitCode = code;
   if (!hasHungThreads()) return;
-  process.stdout.write("", () => process.stderr.write("", () => exitNow(code)));
+  process.stdout.write("", () => process.stderr.write("", () => process.kill(process.pid, "SIGKILL")));
 }
 
 function version(): string {

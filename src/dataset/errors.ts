@@ -3,7 +3,6 @@ import { defineError } from "../base/errors.ts";
 
 export const NoShards = defineError("ATH_NO_SHARDS", 3);
 export const SourceUnsupported = defineError("ATH_SOURCE_UNSUPPORTED", 2);
-export const FormatUnknown = defineError("ATH_FORMAT_UNKNOWN", 1);
 export const FormatConflict = defineError("ATH_FORMAT_CONFLICT", 1);
 export const SchemaConflict = defineError("ATH_SCHEMA_CONFLICT", 1);
 export const IndexStale = defineError("ATH_INDEX_STALE", 1);
