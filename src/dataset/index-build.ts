@@ -113,10 +113,10 @@ async function* scanAll(
   const kernels = createKernels(0);
   let before = 0;
   for (const { path, version } of fresh) {
-    options.onRead?.(path);
     const progress = (bytes: number): void => options.progress?.(before + bytes, total, path);
     try {
       yield await scanShard(options.storage, root, path, version, kernels, progress);
+      options.onRead?.(path);
     } catch (error) {
       const notData = error instanceof AthanorError && error.code === "ATH_NOT_FORMAT" && isKnownNonData(path);
       if (!notData) throw error;
