@@ -37,7 +37,8 @@ export function spawnThread(role: ThreadRole, module: URL, data: unknown): Worke
   const entry =
     bundled.size > 0 ? fileURLToPath(import.meta.url) : fileURLToPath(new URL("./thread-main.js", import.meta.url));
   const threadData: ThreadData = { role, module: module.href, data };
-  return new Worker(entry, { workerData: threadData, stdout: false, stderr: false });
+  // Without execArgv a thread inherits flags such as --input-type, which make a file entry fail.
+  return new Worker(entry, { workerData: threadData, stdout: false, stderr: false, execArgv: [] });
 }
 
 /** The `data` given to `spawnThread`, in the thread. */
