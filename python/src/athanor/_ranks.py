@@ -22,7 +22,7 @@ class Ranks(NamedTuple):
 
 # (origin, a variable that must be there, rank, world, local rank, local world)
 _LAUNCHERS = (
-    ("RANK/WORLD_SIZE", "RANK", "RANK", ("WORLD_SIZE",), ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",)),
+    ("RANK/WORLD_SIZE", "RANK", "RANK", ("WORLD_SIZE",), ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE", "LOCAL_SIZE")),
     # In a batch script's own shell SLURM_PROCID is 0 and SLURM_NTASKS the whole job: only a step (srun) is a rank.
     ("Slurm", "SLURM_STEP_ID", "SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), ("SLURM_LOCALID",), ()),
     (
@@ -48,12 +48,12 @@ def resolve(
     if (rank is None) != (world_size is None):
         raise ValueError(f"rank and world_size must be given together, got rank={rank}, world_size={world_size}")
     if rank is not None and world_size is not None:
-        return _checked(rank, world_size, local_rank, _number(env, ("LOCAL_WORLD_SIZE",)), "arguments")
+        return _checked(rank, world_size, local_rank, _number(env, ("LOCAL_WORLD_SIZE", "LOCAL_SIZE")), "arguments")
     # Only looked up, never imported: importing torch costs seconds and this module must work without it.
     dist = sys.modules.get("torch.distributed")
     if dist is not None and dist.is_available() and dist.is_initialized():
         local = local_rank if local_rank is not None else _number(env, ("LOCAL_RANK",))
-        local_world = _number(env, ("LOCAL_WORLD_SIZE",))
+        local_world = _number(env, ("LOCAL_WORLD_SIZE", "LOCAL_SIZE"))
         return _checked(dist.get_rank(), dist.get_world_size(), local, local_world, "torch.distributed")
     for origin, sign, rank_name, world_names, local_names, local_world_names in _LAUNCHERS:
         if not env.get(sign):
