@@ -14,6 +14,8 @@ import { hasHungThreads } from "./command.ts";
 import { register as registerDemo } from "./demo.ts";
 import { register as registerIndex } from "./index.ts";
 import { register as registerInspect } from "./inspect.ts";
+import { register as registerPlan } from "./plan.ts";
+import { register as registerState } from "./state.ts";
 import { register as registerVerify } from "./verify.ts";
 
 const json = process.argv.includes("--json");
@@ -32,6 +34,8 @@ registerIndex(program);
 registerInspect(program);
 registerVerify(program);
 registerCat(program);
+registerPlan(program);
+registerState(program);
 
 // `athanor cat … | head` closes the pipe; that is no failure.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 3));

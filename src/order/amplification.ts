@@ -42,11 +42,11 @@ export interface Amplification {
 
 /** Requests of a lane merge to 8–16 MiB (design §4.5). */
 const READ_LEAST = 8 * 1024 * 1024;
-const READ_MOST = 16 * 1024 * 1024;
+export const READ_MOST = 16 * 1024 * 1024;
 /** Phases of a lane kept; a longer period (an odd step size) is looked at in its first part. */
 const MAX_PHASES = 512;
-/** Window rows that may be permuted in one simulation: about a second. */
-const ROW_BUDGET = 12_000_000;
+/** Window rows that may be permuted in one simulation: about half a second. */
+const ROW_BUDGET = 6_000_000;
 const MOST_WALKED = 4096;
 
 export interface LaneNodes {
@@ -176,6 +176,7 @@ class Walk {
     const inner = Math.ceil(from / window) * window;
     const outer = to === laneRows ? to : quotient(to, window) * window;
     if (inner < outer) this.#rows(into, lane, inner, outer);
+    if (outer - inner >= phases) return; // all nodes of the lane are there
     if (from < inner) this.#shuffled(into, lane, from, Math.min(to, inner));
     if (outer < to && outer >= inner) this.#shuffled(into, lane, outer, to);
   }

@@ -39,6 +39,7 @@ export interface DataShape {
   extents(extentBlocks: number): ExtentTable;
   /** Stored bytes of one shard. */
   shardBytes(shard: number): number;
+  isStream(shard: number): boolean;
 }
 
 const whole = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
@@ -112,15 +113,18 @@ export function shapeOf(groups: readonly ShardGroup[], rowBytes: number): DataSh
     shards,
     recordBytes: bytes / samples,
     extents: (extentBlocks) => extentsOf(groups, extentBlocks),
-    shardBytes(shard) {
-      let left = shard;
-      for (const group of groups) {
-        if (left < group.shards) return group.shardBytes;
-        left -= group.shards;
-      }
-      throw new RangeError(`shard ${shard} of ${shards}`);
-    },
+    shardBytes: (shard) => groupOf(groups, shard).shardBytes,
+    isStream: (shard) => groupOf(groups, shard).stream,
   };
+}
+
+function groupOf(groups: readonly ShardGroup[], shard: number): ShardGroup {
+  let left = shard;
+  for (const group of groups) {
+    if (left < group.shards) return group;
+    left -= group.shards;
+  }
+  throw new RangeError(`there is no shard ${shard}`);
 }
 
 /** Records of a shard that begin before block b of the grid. */
@@ -176,4 +180,9 @@ export function extentBytes(extents: ExtentTable, shardBytes: (shard: number) =>
     result[x] = stream(shard) ? size : Math.max(Math.min(last, size) - first, 0);
   }
   return result;
+}
+
+/** Bytes of a row in a window when all values take 4 bytes: a header of 32, the columns, rounded up to 64. */
+export function storedRowBytes(rowBytes: number): number {
+  return Math.ceil((32 + rowBytes) / 64) * 64;
 }

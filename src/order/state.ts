@@ -8,6 +8,7 @@
  * const { resolved, position } = checkState(parseState(JSON.parse(text)), view, options);
  */
 import { z } from "zod";
+import { Epochs, quotient } from "./epochs.ts";
 import { StateInvalid, StateMismatch } from "./errors.ts";
 import { isHeld, refuseStreams, resolveOrder } from "./resolve.ts";
 import type { OrderOptions, OrderState, OrderView, ResolvedOrder } from "./types.ts";
@@ -180,4 +181,15 @@ export function checkState(
     from,
   };
   return { resolved, position };
+}
+
+/** Where the state stands in its epoch, in optimizer batches. `into`: samples of the batch in progress. */
+export function progressOf(state: OrderState): { epoch: number; done: number; epochSteps: number; into: number } {
+  const segment = state.segments.at(-1)!;
+  const { G, last } = segment;
+  const epochs = new Epochs(Number(state.sources[0]!.samples), { globalBatch: G, last, from: Number(segment.from) });
+  const position = Number(state.position);
+  const epoch = epochs.epochOf(position);
+  const offset = position - epochs.begin(epoch);
+  return { epoch, done: quotient(offset, G), epochSteps: epochs.steps(epoch, G), into: offset % G };
 }

@@ -13,7 +13,7 @@ test("a description gives the totals, blocks and extents of its shards", () => {
   assert.deepEqual([...two.firstBlock], [0, 2, 0, 2, 0]);
   assert.deepEqual([...two.blocks], [2, 1, 2, 1, 1]);
   assert.deepEqual([...two.sampleStart], [0, 800, 1000, 1800, 2000, 3024]);
-  assert.deepEqual([...extentBytes(two, shape.shardBytes, () => false)], [8, 2, 8, 2, 1].map((m) => m * 2 ** 20));
+  assert.deepEqual([...extentBytes(two, shape.shardBytes, shape.isStream)], [8, 2, 8, 2, 1].map((m) => m * 2 ** 20));
   assert.equal(shape.extents(0).count, 3);
 });
 
