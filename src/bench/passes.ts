@@ -5,6 +5,9 @@
  * opened again (time with a running agent); then comes the timed span. The agent is ended behind each pass. CPU of the
  * agent and of all ranks is counted over the same span.
  */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type RankRun, samplesPerSecond, utilisation } from "./au.ts";
 import type { Contender } from "./contenders.ts";
@@ -75,6 +78,7 @@ let jobs = 0;
 export class Passes {
   private readonly options: CrewOptions;
   private readonly crews = new Map<string, Crew>();
+  private runDir: string | undefined;
 
   get ranks(): number {
     return this.options.ranks;
@@ -159,13 +163,17 @@ export class Passes {
   async stop(): Promise<void> {
     await Promise.all([...this.crews.values()].map((crew) => crew.stop()));
     this.crews.clear();
+    if (this.runDir !== undefined) await rm(this.runDir, { recursive: true, force: true });
+    this.runDir = undefined;
   }
 
   private async crew(contender: Contender): Promise<Crew> {
     const { ranks, python, client } = this.options;
     const known = this.crews.get(contender.name);
     if (known !== undefined) return known;
-    const crew = await Crew.start(contender.name, ranks, python, client);
+    // The agents of a run come one after the other; their socket and log lie in a folder that goes with the run.
+    this.runDir ??= await mkdtemp(join(tmpdir(), "athanor-bench-run-"));
+    const crew = await Crew.start(contender.name, ranks, python, client, this.runDir);
     this.crews.set(contender.name, crew);
     return crew;
   }
@@ -229,7 +237,7 @@ async function endAgent(job: string): Promise<void> {
   const agent = findAgent(job);
   if (agent === undefined) return;
   process.kill(agent, "SIGTERM");
-  // Looked up by its command line, which a zombie (its parent is a rank) no longer has.
+  // Looked up by its title, which a zombie (its parent is a rank) no longer has.
   for (let waited = 0; findAgent(job) !== undefined; waited += 20) {
     if (waited === 5000) process.kill(agent, "SIGKILL");
     if (waited > 10_000) throw new BenchRank(`the agent of job ${job} (pid ${agent}) does not end`);

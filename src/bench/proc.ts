@@ -42,14 +42,13 @@ export function pss(pid: number): number | undefined {
   }
 }
 
-/** The agent of job `job`: the process started as `… agent.js … --job JOB …`. */
+/** The agent of job `job`, by the title it gives itself. A zombie has none. */
 export function findAgent(job: string): number | undefined {
   for (const entry of readdirSync("/proc")) {
     if (!/^\d+$/.test(entry)) continue;
     try {
-      const args = readFileSync(`/proc/${entry}/cmdline`, "utf8").split("\0");
-      const at = args.indexOf("--job");
-      if (at > 0 && args[at + 1] === job && args.some((arg) => arg.endsWith("agent.js"))) return Number(entry);
+      const title = readFileSync(`/proc/${entry}/cmdline`, "utf8").replace(/\0+$/, "");
+      if (title === `athanor-agent ${job}`) return Number(entry);
     } catch {
       // It ended between the listing and the reading.
     }

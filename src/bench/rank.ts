@@ -6,7 +6,7 @@
  * with what it wrote to stderr. Closing its stdin ends a rank, also when this process is killed.
  *
  * @example
- * const crew = await Crew.start("memmap", 2, python, "torch");
+ * const crew = await Crew.start("memmap", 2, python, "torch", runDir);
  * await crew.all(rank => ({ cmd: "open", rank, … }));     // all ranks at once: the start barrier
  * await crew.stop();
  */
@@ -36,10 +36,10 @@ class Rank {
   private waiting: { resolve(answer: Answer): void; reject(error: unknown): void } | undefined;
   private dead: string | undefined;
 
-  constructor(name: string, python: Python) {
+  constructor(name: string, python: Python, environment: NodeJS.ProcessEnv) {
     this.name = name;
     this.child = spawn(python.path, ["-m", "athanor.bench.worker"], {
-      env: python.env,
+      env: { ...python.env, ...environment },
       stdio: ["pipe", "pipe", "pipe"],
     });
     this.child.stderr?.setEncoding("utf8").on("data", (text: string) => {
@@ -112,8 +112,17 @@ export class Crew {
     this.hello = hello;
   }
 
-  static async start(contender: string, world: number, python: Python, client: Client): Promise<Crew> {
-    const ranks = Array.from({ length: world }, (_, rank) => new Rank(`${contender}, rank ${rank}`, python));
+  /** `runDir`: run directory of the agents that these ranks start. */
+  static async start(contender: string, world: number, python: Python, client: Client, runDir: string): Promise<Crew> {
+    const ranks = Array.from({ length: world }, (_, rank) => {
+      const place = {
+        RANK: String(rank),
+        LOCAL_RANK: String(rank),
+        WORLD_SIZE: String(world),
+        LOCAL_WORLD_SIZE: String(world),
+      };
+      return new Rank(`${contender}, rank ${rank}`, python, { ...place, ATHANOR_RUN_DIR: runDir });
+    });
     try {
       const hello = await Promise.all(ranks.map((rank) => rank.ask({ cmd: "hello", client }, HELLO_MS)));
       return new Crew(ranks, hello as unknown as Hello[]);

@@ -105,9 +105,6 @@ def open_athanor(c: dict[str, Any]) -> Any:
         shuffle=c["mode"],
         shuffle_memory=c["shuffle_memory"],
         index_dir=c["index_dir"],
-        rank=c["rank"],
-        world_size=c["world"],
-        local_rank=c["rank"],
         job=c["job"],
     )
 

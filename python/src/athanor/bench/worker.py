@@ -16,6 +16,7 @@ emulated step of the last batch. CPU seconds are user + system of this process.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import sys
@@ -46,6 +47,7 @@ class Rank:
 
             torch.set_num_threads(1)  # as torchrun does: OMP_NUM_THREADS=1 a rank
             version = torch.__version__
+        importlib.import_module(f"athanor.{c['client']}")  # an import is no part of the first batch
         return {
             "pid": os.getpid(),
             "python": sys.version.split()[0],
