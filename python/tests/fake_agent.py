@@ -85,9 +85,9 @@ class FakeSession:
             if free:
                 self.publish(at, self.next_rows())
                 self.wake(bell)
-            else:
+            elif not random:
                 struct.pack_into("<Q", self.memory, 72, self.n - self.slots)
-                if struct.unpack_from("<Q", self.memory, at + 64)[0] >= self.n - self.slots and not random:
+                if struct.unpack_from("<Q", self.memory, at + 64)[0] >= self.n - self.slots:
                     continue
             ready, _, _ = select.select([self.peer, bell], [], [], 0 if free else 5)
             if bell in ready and not bell.recv(4096):

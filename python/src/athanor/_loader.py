@@ -325,8 +325,9 @@ class Loader:
         return len(range(self._offset, self._opened().steps(epoch), self._stride))
 
     def _go_to(self, epoch: int) -> None:
+        position = self._opened().begin(epoch)
         self._epoch = epoch
-        self._position = self._begun_at = self._opened().begin(epoch)
+        self._position = self._begun_at = position
         self._goes_on = False
         self._generation += 1
 

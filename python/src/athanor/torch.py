@@ -32,6 +32,8 @@ _TORCH = {np.dtype(np.int64): torch.int64, np.dtype(np.float32): torch.float32, 
 _MAX_WORKERS = 1024
 # Samples in one request of the map-style data set.
 _GET_ROWS = 64
+# Looking at a few samples is no training loop.
+_MANY_JUMPS = 32
 
 
 def _plain(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Array]:
@@ -149,6 +151,7 @@ class AthanorDataset(IterableDataset[Batch]):
         seen, turns = int(self._shared[1 + worker, 0]), int(self._shared[1 + worker, 1])
         if self._loader is None:
             raise RuntimeError("no loader yet")
+        self._loader._opened()
         base = named if named >= 0 else self._loader._first_epoch
         return base + (turns if seen == calls else 0)
 
@@ -212,6 +215,7 @@ class DeepSeekDataset(Dataset[Batch]):
         self._session: Session | None = None
         self._length: int | None = None
         self._following = 0
+        self._jumps = 0
         self._said = False
 
     def __len__(self) -> int:
@@ -260,9 +264,10 @@ class DeepSeekDataset(Dataset[Batch]):
             return
         info = get_worker_info()
         run = wanted == list(range(wanted[0], wanted[0] + len(wanted)))
-        jumps = not run or (wanted[0] < self._following and wanted[0] != 0)
+        if not run or wanted[0] not in (0, self._following):
+            self._jumps += len(wanted)
         self._following = wanted[-1] + 1
-        if jumps:
+        if self._jumps >= _MANY_JUMPS:
             self._said = True
             if info is None or info.id == 0:
                 log.warning(
