@@ -73,7 +73,7 @@ export class Lane {
   private cursor: number;
   /** Rows in memory or promised to reads under way. */
   private held = 0;
-  private stream: { shard: number; running: RunningStream; last: Promise<void> } | undefined;
+  private stream: { shard: number; pass: number; running: RunningStream; last: Promise<void> } | undefined;
   private loadingTable = false;
   private firstWindowDone = false;
   private underWay = 0;
@@ -133,7 +133,7 @@ export class Lane {
     if (this.held + next.rows > capacity && this.held > 0) return false;
     const table = source.tableNow(next.shard);
     if (table === undefined) return false;
-    const stream = table.stream ? this.streamOf(next.shard) : undefined;
+    const stream = table.stream ? this.streamOf(next) : undefined;
     const load = intake.load(table, next.runs, false, this.sink(next), stream);
     if (load === undefined) return false;
     this.planned.shift();
@@ -293,11 +293,12 @@ export class Lane {
     if (--window.missing === 0) this.firstWindowDone = true;
   }
 
-  private streamOf(shard: number): RunningStream {
-    if (this.stream?.shard !== shard) {
+  /** The running inflater of a read; each pass over a shard begins anew. */
+  private streamOf({ shard, pass }: PlannedRead): RunningStream {
+    if (this.stream?.shard !== shard || this.stream.pass !== pass) {
       const old = this.stream;
       void old?.last.catch(() => undefined).then(() => old.running.close());
-      this.stream = { shard, running: this.parts.intake.openStream(shard), last: Promise.resolve() };
+      this.stream = { shard, pass, running: this.parts.intake.openStream(shard), last: Promise.resolve() };
     }
     return this.stream.running;
   }

@@ -1,0 +1,205 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import type { OrderOptions } from "../../src/order/types.ts";
+import { Rig, remove, writeShards } from "./rig.ts";
+import type { Client } from "./rig.ts";
+
+// 2,000 records of some 20 KB: 40 MB, a dozen blocks, over shards of very different size (one of them empty).
+const COUNTS = [700, 1, 0, 400, 650, 249];
+const N = 2000;
+let folder = "";
+
+before(() => {
+  folder = writeShards(COUNTS, 20_000);
+});
+after(() => remove(folder));
+
+const windows: OrderOptions = { seed: 5n, globalBatch: 40, lanes: 4, window: 90 };
+
+/** All ranks of a world, on one node or spread over several, read `steps` steps; batches by [step][rank]. */
+async function readAll(rigs: Rig[], world: number, steps: number, position = 0): Promise<number[][][]> {
+  const perNode = world / rigs.length;
+  const clients: Client[] = [];
+  for (let rank = 0; rank < world; rank++) {
+    const node = Math.floor(rank / perNode);
+    const localRanks = Array.from({ length: perNode }, (_, i) => node * perNode + i);
+    clients.push((rigs[node] as Rig).client({ rank, localRanks, position }));
+  }
+  const read = async (client: Client, rank: number): Promise<number[][]> => {
+    const result: number[][] = [];
+    const { order } = rigs[0] as Rig;
+    for (let step = 0; step < steps; step++) {
+      const batch = await client.batch(step);
+      const start = batch.position;
+      const expected = order.deal(start, batch.ids.length * world, world, rank);
+      assert.deepEqual(batch.positions, [...expected.positions], `step ${step}, rank ${rank}`);
+      assert.deepEqual(batch.ids, [...expected.positions].map((p) => order.sampleAt(p)), `ids of step ${step}, rank ${rank}`);
+      batch.ids.forEach((id, i) => assert.equal(batch.lengths[i], Math.min(4, 1 + (id % 5))));
+      result.push(batch.ids);
+      if (rank % 2 === 1) await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    return result;
+  };
+  const byRank = await Promise.all(clients.map(read));
+  for (const client of clients) client.member?.leave();
+  return Array.from({ length: steps }, (_, step) => byRank.map((batches) => batches[step] as number[]));
+}
+
+for (const [name, options, nodes] of [
+  ["windows, one node", windows, 1],
+  ["windows, two nodes", windows, 2],
+  ["held in memory", { seed: 5n, globalBatch: 40 }, 1],
+  ["global by small reads", { seed: 5n, globalBatch: 40, shuffle: "global", shuffleMemory: 1 }, 2],
+  ["not shuffled", { seed: 5n, globalBatch: 40, shuffle: "none" }, 1],
+  ["whole shards", { ...windows, unit: "shard" }, 2],
+] as const) {
+  test(`every sample once an epoch, in the order's order: ${name}`, async () => {
+    const world = 4;
+    const rigs = await Promise.all(Array.from({ length: nodes }, () => Rig.open(folder, options, { batch: 10, world })));
+    try {
+      const steps = await readAll(rigs, world, (2 * N) / 40);
+      const ids = steps.flat(2);
+      for (const epoch of [ids.slice(0, N), ids.slice(N)]) assert.equal(new Set(epoch).size, N);
+    } finally {
+      for (const rig of rigs) await rig.close();
+    }
+  });
+}
+
+test("a start in the middle of an epoch goes on as if it had run there", async () => {
+  const rig = await Rig.open(folder, windows, { batch: 10, world: 2 });
+  try {
+    await readAll([rig], 2, 30, 1220);
+  } finally {
+    await rig.close();
+  }
+});
+
+test("padded epochs: every sample once, equal steps, the rest is marked", async () => {
+  const rig = await Rig.open(folder, { ...windows, last: "pad", globalBatch: 64 }, { batch: 16, world: 4 });
+  try {
+    const clients = [0, 1, 2, 3].map((rank) => rig.client({ rank, localRanks: [0, 1, 2, 3] }));
+    const steps = Math.ceil(N / 64);
+    const seen: number[] = [];
+    for (let step = 0; step < steps; step++) {
+      for (const client of clients) {
+        const batch = await client.batch(step);
+        batch.ids.forEach((id, i) => batch.valid[i] === true && seen.push(id));
+        assert.equal(batch.ids.length, 16);
+        assert.equal(batch.position, step * 64);
+      }
+    }
+    assert.equal(seen.length, N);
+    assert.equal(new Set(seen).size, N);
+    assert.equal((await (clients[0] as Client).batch(steps)).position, N, "the next epoch begins at N");
+  } finally {
+    await rig.close();
+  }
+});
+
+test("a rank that seeks, and one that leaves and comes back, get exactly their rows", async () => {
+  const rig = await Rig.open(folder, windows, { batch: 10, world: 2 });
+  const { order } = rig;
+  const check = (batch: { ids: number[]; position: number }, rank: number, position: number): void => {
+    assert.equal(batch.position, position);
+    assert.deepEqual(batch.ids, [...order.deal(position, 20, 2, rank).positions].map((p) => order.sampleAt(p)));
+  };
+  try {
+    const a = rig.client({ rank: 0, localRanks: [0, 1] });
+    const b = rig.client({ rank: 1, localRanks: [0, 1] });
+    for (let step = 0; step < 5; step++) {
+      check(await a.batch(step), 0, step * 20);
+      check(await b.batch(step), 1, step * 20);
+    }
+    const sought = a.batches.length;
+    a.member?.seek(1500);
+    for (let k = 0; k < sought - 5; k++) a.release();
+    for (let step = 0; step < 10; step++) check(await a.batch(sought + step), 0, 1500 + step * 20);
+    b.member?.leave();
+    const again = rig.client({ rank: 1, localRanks: [0, 1], position: 100 });
+    for (let step = 0; step < 10; step++) check(await again.batch(step), 1, 100 + step * 20);
+  } finally {
+    await rig.close();
+  }
+});
+
+test("workers of a DataLoader share a rank's steps", async () => {
+  const rig = await Rig.open(folder, windows, { batch: 20, world: 1 });
+  const { order } = rig;
+  try {
+    const workers = [0, 1, 2].map((offset) => rig.client({ rank: 0, stride: 3, offset }));
+    for (let step = 0; step < 200; step++) {
+      const batch = await (workers[step % 3] as Client).batch(Math.floor(step / 3));
+      assert.equal(batch.position, step * 20);
+      assert.deepEqual(batch.ids, [...order.deal(step * 20, 20, 1, 0).positions].map((p) => order.sampleAt(p)));
+    }
+  } finally {
+    await rig.close();
+  }
+});
+
+test("a rank that was announced and never comes holds nobody up for long", async () => {
+  const rig = await Rig.open(folder, windows, { batch: 10, world: 2 });
+  try {
+    const alone = rig.client({ rank: 0, localRanks: [0, 1] });
+    for (let step = 0; step < 150; step++) await alone.batch(step, 30_000);
+  } finally {
+    await rig.close();
+  }
+});
+
+test("random access: any samples, the same one twice too", async () => {
+  const rig = await Rig.open(folder, windows, { batch: 8, world: 1 });
+  try {
+    const client = rig.client({ rank: 0, random: true });
+    const asked = [[3, 1999, 3, 700, 701], [3, 4, 5, 6, 7, 8, 9, 10], [0]];
+    for (const samples of asked) client.member?.ask(Float64Array.from(samples));
+    for (const [n, samples] of asked.entries()) {
+      const batch = await client.batch(n);
+      assert.deepEqual(batch.ids.slice(0, samples.length), samples);
+      assert.deepEqual(batch.valid.map(Number).reduce((a, b) => a + b), samples.length);
+    }
+  } finally {
+    await rig.close();
+  }
+});
+
+test("compressed shards: gzip files are read by running decoders, also from the middle", async () => {
+  const packed = writeShards([300, 0, 200, 500], 200, [0, 2]);
+  const rig = await Rig.open(packed, { seed: 1n, globalBatch: 40, lanes: 2, window: 100 }, { batch: 20, world: 2 });
+  const held = await Rig.open(packed, { seed: 1n, globalBatch: 40 }, { batch: 20, world: 2 });
+  try {
+    for (const each of [rig, held]) {
+      const ids = (await readAll([each], 2, 50)).flat(2);
+      assert.equal(new Set(ids.slice(0, 1000)).size, 1000);
+      await readAll([each], 2, 20, 440);
+    }
+  } finally {
+    await rig.close();
+    await held.close();
+    remove(packed);
+  }
+});
+
+test("a job that does not fit the node's memory fails at once with need, free and remedy", async () => {
+  const rig = await Rig.open(folder, windows, { batch: 10, world: 1, memory: 1 << 20 });
+  try {
+    assert.throws(() => rig.client({ rank: 0 }), /ATH_MEMORY_BUDGET|needs .* free are/);
+  } finally {
+    await rig.close();
+  }
+});
+
+test("a shard that changes under the job ends it with an error that names the file", async () => {
+  const own = writeShards([500, 500], 20_000);
+  const rig = await Rig.open(own, windows, { batch: 10, world: 1 });
+  try {
+    const { writeFileSync, readdirSync } = await import("node:fs");
+    for (const name of readdirSync(own)) if (name.endsWith(".tfrecord")) writeFileSync(`${own}/${name}`, "x");
+    const client = rig.client({ rank: 0 });
+    await assert.rejects(client.batch(0), /s00\d\.tfrecord.*(changed since it was indexed|shorter than)/);
+  } finally {
+    await rig.close();
+    remove(own);
+  }
+});

@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { MemoryBudget } from "../../src/feed/errors.ts";
+import { GroupMemory, RawArena, RowPool } from "../../src/feed/memory.ts";
+
+test("raw arena: live pieces never overlap, and all of it is free again at the end", () => {
+  const step = fc.record({ size: fc.integer({ min: 1, max: 5000 }), keep: fc.boolean(), pick: fc.nat() });
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
+      const arena = new RawArena(4096, 4096 + 64 * 1024);
+      const live: { at: number; size: number }[] = [];
+      for (const { size, keep, pick } of steps) {
+        const at = arena.alloc(size);
+        if (at !== 0) {
+          assert.ok(at >= 4096 && at + size <= 4096 + 64 * 1024 && at % 64 === 0);
+          for (const other of live) assert.ok(at + size <= other.at || other.at + other.size <= at);
+          live.push({ at, size });
+        }
+        if (!keep && live.length > 0) arena.release((live.splice(pick % live.length, 1)[0] as { at: number }).at);
+      }
+      for (const { at } of live) arena.release(at);
+      assert.equal(arena.used, 0);
+      assert.equal(arena.alloc(64 * 1024), 4096, "free pieces are joined again");
+    }),
+  );
+});
+
+test("raw arena: a piece is released once", () => {
+  const arena = new RawArena(0, 4096);
+  const at = arena.alloc(100) || arena.alloc(100);
+  arena.release(at);
+  assert.throws(() => arena.release(at), /not allocated/);
+});
+
+test("row pool: hands out every row once and says when it is empty", () => {
+  const pool = new RowPool(6400, 64, 3);
+  const rows = [pool.alloc(), pool.alloc(), pool.alloc()];
+  assert.deepEqual(rows, [6400, 6464, 6528]);
+  assert.equal(pool.alloc(), 0);
+  pool.release(6464);
+  assert.equal(pool.available, 1);
+  assert.equal(pool.used, 2);
+  assert.equal(pool.alloc(), 6464);
+});
+
+test("group memory: more than 4 GiB is refused with a remedy", () => {
+  assert.throws(() => new GroupMemory(2112, 3_000_000, 1 << 27), (error: Error) => {
+    assert.ok(error instanceof MemoryBudget);
+    assert.match(error.message, /shuffle_memory/);
+    return true;
+  });
+});

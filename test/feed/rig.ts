@@ -1,0 +1,205 @@
+// A group over real files and real decode workers, with slots in plain memory and clients that can be slow.
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { crc32c } from "../../src/base/crc32c.ts";
+import { layout } from "../../src/agent/layout.ts";
+import { buildIndex } from "../../src/dataset/index-build.ts";
+import { extents, orderView } from "../../src/dataset/extents.ts";
+import type { SlotTarget } from "../../src/feed/batcher.ts";
+import { slotLayout, viewLayout } from "../../src/feed/columns.ts";
+import { Decoders } from "../../src/feed/decoders.ts";
+import { Budget, Group } from "../../src/feed/group.ts";
+import type { Member, MemberRequest } from "../../src/feed/group.ts";
+import { Source } from "../../src/feed/source.ts";
+import { Order } from "../../src/order/order.ts";
+import { resolveOrder } from "../../src/order/resolve.ts";
+import type { OrderOptions } from "../../src/order/types.ts";
+import { createPosixStorage } from "../../src/storage/posix.ts";
+import { newClocks } from "../../src/telemetry/clocks.ts";
+import { concat, example } from "../kernels/examples.ts";
+
+const offsets = {
+  position: layout.slot.position, step: layout.slot.step, rows: layout.slot.rows, flags: layout.slot.flags,
+  truncated: layout.slot.truncated, identities: layout.slot.identities, identityBytes: layout.identityBytes, paddedFlag: 1,
+};
+
+function frame(payload: Uint8Array): Uint8Array {
+  const head = new Uint8Array(12);
+  const view = new DataView(head.buffer);
+  view.setBigUint64(0, BigInt(payload.length), true);
+  view.setUint32(8, mask(crc32c(head.subarray(0, 8))), true);
+  const tail = new Uint8Array(4);
+  new DataView(tail.buffer).setUint32(0, mask(crc32c(payload)), true);
+  return concat(head, payload, tail);
+}
+
+function mask(crc: number): number {
+  return (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;
+}
+
+/** Shards of these record counts; record n of the set has id n, ids [n, n + 1, …] and `bytes` of ballast. */
+export function writeShards(counts: readonly number[], bytes: number, gzip: readonly number[] = []): string {
+  const folder = mkdtempSync(join(tmpdir(), "athanor-feed-"));
+  const ballast = new Uint8Array(bytes).fill(7);
+  let id = 0;
+  counts.forEach((count, shard) => {
+    const frames: Uint8Array[] = [];
+    for (let k = 0; k < count; k++, id++) {
+      const ids = Array.from({ length: 1 + (id % 5) }, (_, i) => BigInt(id + i));
+      frames.push(frame(example([
+        ["id", { kind: "int64", values: [BigInt(id)] }],
+        ["input_ids", { kind: "int64", values: ids }],
+        ["text", { kind: "bytes", values: [ballast] }],
+      ])));
+    }
+    const all = concat(...frames);
+    writeFileSync(join(folder, `s${String(shard).padStart(3, "0")}.tfrecord`), gzip.includes(shard) ? gzipSync(all) : all);
+  });
+  return folder;
+}
+
+/** One delivered batch: ids by row, positions, validity, and the first step position. */
+export interface Batch {
+  position: number;
+  ids: number[];
+  positions: number[];
+  valid: boolean[];
+  lengths: number[];
+}
+
+export class Client implements SlotTarget {
+  readonly batches: Batch[] = [];
+  /** Batches published and not consumed. */
+  private full = 0;
+  error: Error | undefined;
+  member: Member | undefined;
+  private readonly rig: Rig;
+  private readonly slots: number;
+
+  constructor(rig: Rig, slots: number) {
+    this.rig = rig;
+    this.slots = slots;
+  }
+
+  writable(): boolean {
+    return this.full < this.slots;
+  }
+
+  drained(): boolean {
+    return this.full === 0;
+  }
+
+  publish(bytes: Uint8Array): void {
+    this.full++;
+    this.batches.push(this.rig.parse(bytes));
+  }
+
+  /** Gives a slot back. */
+  release(): void {
+    this.full--;
+    this.rig.wake();
+  }
+
+  /** Waits for and returns batch n. */
+  async batch(n: number, timeoutMs = 20_000): Promise<Batch> {
+    const end = Date.now() + timeoutMs;
+    for (;;) {
+      if (this.error !== undefined) throw this.error;
+      const found = this.batches[n];
+      if (found !== undefined) {
+        this.release();
+        return found;
+      }
+      if (Date.now() > end) throw new Error(`batch ${n} did not come: ${this.member === undefined ? "" : this.rig.why(this.member)}`);
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  }
+}
+
+export class Rig {
+  readonly order: Order;
+  readonly source: Source;
+  readonly group: Group;
+  private readonly slot;
+  private readonly shut: () => Promise<void>;
+
+  private constructor(parts: { order: Order; source: Source; group: Group; slot: ReturnType<typeof slotLayout>; close: () => Promise<void> }) {
+    this.order = parts.order;
+    this.source = parts.source;
+    this.group = parts.group;
+    this.slot = parts.slot;
+    this.shut = parts.close;
+  }
+
+  static async open(folder: string, options: OrderOptions, size: { batch: number; world: number; memory?: number }): Promise<Rig> {
+    const storage = createPosixStorage({ threads: 2 });
+    const index = await buildIndex(folder, { storage, write: false });
+    const columns = viewLayout(index.schema, { columns: undefined, maxLength: 4, padId: 0, strict: false }, folder);
+    const view = await orderView(index, "0".repeat(32), columns.nominalBytes);
+    const resolved = resolveOrder(view, options);
+    const table = await extents(index, resolved.extentBlocks);
+    const order = new Order(view, table, resolved);
+    const clocks = newClocks();
+    const source = new Source(index, table, "data", storage, clocks);
+    const decoders = new Decoders(2);
+    const slot = slotLayout(columns.columns, size.batch, offsets.identities, offsets.identityBytes);
+    const group = new Group(
+      { order, view, source, layout: columns, clocks },
+      { batch: size.batch, world: size.world, strict: false, checkCrc: true, slot, offsets },
+      decoders,
+      new Budget(size.memory ?? 2 ** 31),
+    );
+    const close = async (): Promise<void> => {
+      group.close();
+      await decoders.close();
+      await storage.close();
+    };
+    return new Rig({ order, source, group, slot, close });
+  }
+
+  client(request: Partial<MemberRequest> & { rank: number }, slots = 3): Client {
+    const client = new Client(this, slots);
+    client.member = this.group.join({
+      localRanks: [request.rank], stride: 1, offset: 0, position: this.order.resolved.from, random: false, slots,
+      target: client, failed: (error) => (client.error = error), ...request,
+    });
+    return client;
+  }
+
+  wake(): void {
+    this.group.wake();
+  }
+
+  why(member: Member): string {
+    return this.group.why(member.batcher);
+  }
+
+  parse(bytes: Uint8Array): Batch {
+    const copy = new Uint8Array(8 + bytes.length);
+    copy.set(bytes, 8);
+    const view = new DataView(copy.buffer);
+    const u64 = (at: number): number => Number(view.getBigUint64(at, true));
+    const rows = view.getUint32(offsets.rows, true);
+    const names = this.group.view.layout.columns.map((column) => column.name);
+    const at = (name: string): number => this.slot.offsets[names.indexOf(name)] as number;
+    const each = <T>(f: (i: number) => T): T[] => Array.from({ length: rows }, (_, i) => f(i));
+    const identity = (i: number): number => offsets.identities + i * offsets.identityBytes;
+    return {
+      position: u64(offsets.position),
+      ids: each((i) => view.getInt32(at("id") + 4 * i, true)),
+      positions: each((i) => u64(identity(i))),
+      valid: each((i) => view.getUint32(identity(i) + 28, true) === 1),
+      lengths: each((i) => view.getUint32(at("attention_mask") + 4 * i, true)),
+    };
+  }
+
+  close(): Promise<void> {
+    return this.shut();
+  }
+}
+
+export function remove(folder: string): void {
+  rmSync(folder, { recursive: true, force: true });
+}
