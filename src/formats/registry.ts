@@ -24,5 +24,9 @@ export function formatOf(name: string): Format {
   const found = formats.find((format) => format.name === name);
   if (found !== undefined) return found;
   const known = formats.map((format) => format.name).join(", ");
-  throw new NotFormat(`unknown format ${JSON.stringify(name)}, expected one of ${known}`, {}, "use the version of Athanor that made the index");
+  throw new NotFormat(
+    `unknown format ${JSON.stringify(name)}, expected one of ${known}`,
+    {},
+    "use the version of Athanor that made the index",
+  );
 }

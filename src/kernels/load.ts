@@ -37,7 +37,8 @@ export function loadKernels(options: LoadOptions): Kernels {
   }
   const module = options.implementation === "twin" ? null : compile();
   if (module === null) {
-    if (options.implementation === "wasm") throw new Error("kernels.wasm is missing or WebAssembly SIMD is: run `npm run build`");
+    if (options.implementation === "wasm")
+      throw new Error("kernels.wasm is missing or WebAssembly SIMD is: run `npm run build`");
     return createTwin(memory, tables, options.initTables === true);
   }
   return wrap(module, memory, tables, options.initTables === true);
@@ -48,7 +49,12 @@ export function createKernels(bytes: number, implementation?: "wasm" | "twin"): 
   const pages = Math.ceil((FIRST_ADDRESS + TABLE_BYTES + bytes) / PAGE);
   // Shared because the module imports a shared memory; the maximum only reserves addresses.
   const memory = new WebAssembly.Memory({ initial: Math.max(pages, 4), maximum: 65536, shared: true });
-  return loadKernels({ memory, tables: FIRST_ADDRESS, initTables: true, ...(implementation === undefined ? {} : { implementation }) });
+  return loadKernels({
+    memory,
+    tables: FIRST_ADDRESS,
+    initTables: true,
+    ...(implementation === undefined ? {} : { implementation }),
+  });
 }
 
 function compile(): WebAssembly.Module | null {
@@ -70,7 +76,14 @@ interface Exports {
   gather(rows: number, n: number, rowOffset: number, bytes: number, out: number): void;
   scanFrames(ptr: number, length: number, max: number, offsets: number, lengths: number, checkCrc: number): number;
   decodeExamples(
-    raw: number, rawBytes: number, firstRecord: number, records: number, rows: number, plan: number, shardKey: bigint, checkCrc: number,
+    raw: number,
+    rawBytes: number,
+    firstRecord: number,
+    records: number,
+    rows: number,
+    plan: number,
+    shardKey: bigint,
+    checkCrc: number,
   ): void;
   statsExamples(ptr: number, offsets: number, lengths: number, records: number, table: number): number;
   initTables(): void;

@@ -1,8 +1,24 @@
 /** The twin's statsExamples for one record; see `assembly/stats.ts`, whose semantics and faults it repeats. */
 import {
-  FAULT_KIND, FAULT_MALFORMED, FAULT_SEQUENCE_EXAMPLE, FAULT_UNKNOWN_FEATURE, KIND_BYTES, KIND_FLOAT, KIND_INT64, STATS_ENTRY,
-  STATS_HEADER, STATS_KIND, STATS_MAX, STATS_MAX_LENGTH, STATS_MIN, STATS_MIN_LENGTH, STATS_NAME, STATS_NAME_BYTES,
-  STATS_PREFIX, STATS_PRESENT, STATS_VALUES,
+  FAULT_KIND,
+  FAULT_MALFORMED,
+  FAULT_SEQUENCE_EXAMPLE,
+  FAULT_UNKNOWN_FEATURE,
+  KIND_BYTES,
+  KIND_FLOAT,
+  KIND_INT64,
+  STATS_ENTRY,
+  STATS_HEADER,
+  STATS_KIND,
+  STATS_MAX,
+  STATS_MAX_LENGTH,
+  STATS_MIN,
+  STATS_MIN_LENGTH,
+  STATS_NAME,
+  STATS_NAME_BYTES,
+  STATS_PREFIX,
+  STATS_PRESENT,
+  STATS_VALUES,
 } from "./assembly/layout.ts";
 import type { Twin } from "./twin.ts";
 
@@ -26,7 +42,8 @@ export function statsExamples(twin: Twin, from: number, behind: number, table: n
     for (let f = 0; f < features; f++) {
       const entry = entryOf(f);
       const bytes = view.getUint32(entry + STATS_NAME_BYTES, true);
-      if (bytes === twin.keyBytes && twin.same(table + view.getUint32(entry + STATS_NAME, true), twin.keyAt, bytes)) return f;
+      if (bytes === twin.keyBytes && twin.same(table + view.getUint32(entry + STATS_NAME, true), twin.keyAt, bytes))
+        return f;
     }
     return undefined;
   };

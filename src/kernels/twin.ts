@@ -7,9 +7,26 @@
  * const kernels = createTwin(memory, 1024, true);
  */
 import {
-  FAULT_KIND, FAULT_LENGTH_CRC, FAULT_MALFORMED, FAULT_NOT_PREFIX, FAULT_PAYLOAD_CRC, FAULT_RANGE, FAULT_TOO_LONG,
-  FAULT_TRUNCATED, KIND_BYTES, KIND_FLOAT, KIND_INT64, MAX_PAYLOAD, PLAN_COLUMN, PLAN_FEATURE, PLAN_HEADER, STORAGE_F32,
-  STORAGE_I32, STORAGE_I64, STORAGE_LENGTH, STORAGE_PREFIX,
+  FAULT_KIND,
+  FAULT_LENGTH_CRC,
+  FAULT_MALFORMED,
+  FAULT_NOT_PREFIX,
+  FAULT_PAYLOAD_CRC,
+  FAULT_RANGE,
+  FAULT_TOO_LONG,
+  FAULT_TRUNCATED,
+  KIND_BYTES,
+  KIND_FLOAT,
+  KIND_INT64,
+  MAX_PAYLOAD,
+  PLAN_COLUMN,
+  PLAN_FEATURE,
+  PLAN_HEADER,
+  STORAGE_F32,
+  STORAGE_I32,
+  STORAGE_I64,
+  STORAGE_LENGTH,
+  STORAGE_PREFIX,
 } from "./assembly/layout.ts";
 import type { ExampleBlock, ExampleRows, FrameScan, KernelFault, Kernels, StatsScan } from "./kernels.ts";
 import { statsExamples } from "./twin-stats.ts";
@@ -175,7 +192,15 @@ export class Twin implements Kernels {
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       const { code, at, found, expected } = error;
-      return { code, record: this.record, recordOffset: this.recordAt - ptr, offset: at - ptr, found, expected, column: this.column };
+      return {
+        code,
+        record: this.record,
+        recordOffset: this.recordAt - ptr,
+        offset: at - ptr,
+        found,
+        expected,
+        column: this.column,
+      };
     }
   }
 
@@ -353,7 +378,8 @@ export class Twin implements Kernels {
     const features = this.u32(plan);
     for (let f = 0; f < features; f++) {
       const feature = plan + PLAN_HEADER + f * PLAN_FEATURE;
-      if (this.u32(feature + 4) !== this.keyBytes || !this.same(plan + this.u32(feature), this.keyAt, this.keyBytes)) continue;
+      if (this.u32(feature + 4) !== this.keyBytes || !this.same(plan + this.u32(feature), this.keyAt, this.keyBytes))
+        continue;
       const first = this.u32(feature + 8);
       for (let c = first; c < first + this.u32(feature + 12); c++) {
         const column = plan + PLAN_HEADER + features * PLAN_FEATURE + c * PLAN_COLUMN;
@@ -394,7 +420,15 @@ export class Twin implements Kernels {
     this.finish(column, out, Math.min(count, max));
   }
 
-  private append(storage: number, kind: number, p: number, end: number, out: number, count: number, max: number): number {
+  private append(
+    storage: number,
+    kind: number,
+    p: number,
+    end: number,
+    out: number,
+    count: number,
+    max: number,
+  ): number {
     if (kind === KIND_BYTES) return count + 1;
     if (kind === KIND_FLOAT) {
       if ((end - p) & 3) this.fail(FAULT_MALFORMED, p);

@@ -17,8 +17,12 @@ export function detect(head: Uint8Array): Detection | undefined {
   const encoding = compression(head);
   if (encoding === undefined) return undefined;
   const inflated = inflateHead(head, encoding);
-  // Nothing inflated from a whole, empty stream: a shard of 0 records.
-  if (inflated === undefined || (inflated.length > 0 && !beginsWithFrame(inflated))) return undefined;
+  if (inflated === undefined) return undefined;
+  if (beginsWithFrame(inflated)) return { encoding };
+  // Too little came out to tell. A whole stream of 0 bytes is a shard of 0 records; one that is cut this early is taken
+  // too, since its reader names the cut.
+  if (inflated.length >= 12 || (inflated.length > 0 && inflateHead(head, encoding, true) !== undefined))
+    return undefined;
   return { encoding };
 }
 
@@ -71,9 +75,12 @@ function compression(head: Uint8Array): "gzip" | "zlib" | undefined {
   return (a & 0x0f) === 8 && a >> 4 <= 7 && (b & 0x20) === 0 && (a * 256 + b) % 31 === 0 ? "zlib" : undefined;
 }
 
-function inflateHead(head: Uint8Array, encoding: "gzip" | "zlib"): Uint8Array | undefined {
-  // Sync flush: the head may end anywhere inside the stream.
-  const options = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: 64 * 1024 * 1024 };
+/** `whole`: undefined also if the head ends inside the stream, as it may otherwise. */
+function inflateHead(head: Uint8Array, encoding: "gzip" | "zlib", whole = false): Uint8Array | undefined {
+  const options = {
+    finishFlush: whole ? constants.Z_FINISH : constants.Z_SYNC_FLUSH,
+    maxOutputLength: 64 * 1024 * 1024,
+  };
   try {
     return encoding === "gzip" ? gunzipSync(head, options) : inflateSync(head, options);
   } catch {

@@ -33,7 +33,8 @@ const KINDS: readonly (ValueKind | undefined)[] = [undefined, "bytes", "float", 
 export function readExample(payload: Uint8Array): Map<string, FeatureList | null> {
   const out = new Map<string, FeatureList | null>();
   for (const field of fields(payload, 0, payload.length)) {
-    if (field.tag === 0x12) throw new PayloadFault("a tf.train.SequenceExample, expected tf.train.Example", field.at, true);
+    if (field.tag === 0x12)
+      throw new PayloadFault("a tf.train.SequenceExample, expected tf.train.Example", field.at, true);
     if (field.tag !== 0x0a) continue;
     for (const entry of fields(payload, field.from, field.to)) if (entry.tag === 0x0a) readEntry(payload, entry, out);
   }
@@ -60,14 +61,14 @@ function readEntry(payload: Uint8Array, entry: Span, out: Map<string, FeatureLis
 
 // The last kind wins; two lists of one kind are joined, as protobuf merges messages.
 function readFeature(payload: Uint8Array, feature: Span): FeatureList | null {
-  let list: FeatureList | null = null;
+  let list: FeatureList | undefined;
   for (const field of fields(payload, feature.from, feature.to)) {
     const kind = (field.tag & 7) === 2 ? KINDS[field.tag >>> 3] : undefined;
     if (kind === undefined) continue;
-    if (list?.kind !== kind) list = { kind, values: [] };
+    if (list?.kind !== kind) list = { kind, values: [] } as FeatureList;
     readList(payload, field, list);
   }
-  return list;
+  return list ?? null;
 }
 
 function readList(payload: Uint8Array, span: Span, list: FeatureList): void {
@@ -80,7 +81,7 @@ function readList(payload: Uint8Array, span: Span, list: FeatureList): void {
       if ((to - from) % 4 !== 0) throw new PayloadFault("a packed float list whose bytes are no multiple of 4", from);
       for (let p = from; p < to; p += 4) list.values.push(view.getFloat32(p, true));
     } else if (tag === 0x0a || tag === 0x08) {
-      for (let p = from; p < to; ) {
+      for (let p = from; p < to;) {
         const { value, next } = varint(payload, p, to);
         list.values.push(BigInt.asIntN(64, value));
         p = next;
@@ -98,7 +99,7 @@ interface Span {
 }
 
 function* fields(payload: Uint8Array, from: number, end: number): Generator<Span> {
-  for (let at = from; at < end; ) {
+  for (let at = from; at < end;) {
     const tag = readTag(payload, at, end);
     const span = spanOf(payload, tag.tag, at, tag.next, end, 0);
     yield span;
@@ -124,11 +125,12 @@ function spanOf(payload: Uint8Array, tag: number, at: number, from: number, end:
     }
     case 2: {
       const { value, next } = varint(payload, from, end);
-      if (value > BigInt(end - next)) throw new PayloadFault(`a field of ${value} bytes where ${end - next} are left`, at);
+      if (value > BigInt(end - next))
+        throw new PayloadFault(`a field of ${value} bytes where ${end - next} are left`, at);
       return { tag, at, from: next, to: next + Number(value) };
     }
     case 3:
-      for (let p = from; depth < 100; ) {
+      for (let p = from; depth < 100;) {
         const inner = readTag(payload, p, end);
         if ((inner.tag & 7) === 4) {
           if (inner.tag >>> 3 !== tag >>> 3) break;

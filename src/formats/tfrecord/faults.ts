@@ -40,9 +40,17 @@ export function faultError(fault: KernelFault, place: FaultPlace): AthanorError 
   const feature = place.feature === undefined ? "a feature" : `feature ${JSON.stringify(place.feature)}`;
   switch (code) {
     case FAULT.lengthCrc:
-      return new RecordCrc(`length CRC32C mismatch: found ${hex(expected)}, computed ${hex(found)} over the 8 length bytes`, where, DAMAGED);
+      return new RecordCrc(
+        `length CRC32C mismatch: found ${hex(expected)}, computed ${hex(found)} over the 8 length bytes`,
+        where,
+        DAMAGED,
+      );
     case FAULT.payloadCrc:
-      return new RecordCrc(`payload CRC32C mismatch: found ${hex(expected)} at byte ${at}, computed ${hex(found)}`, where, DAMAGED);
+      return new RecordCrc(
+        `payload CRC32C mismatch: found ${hex(expected)} at byte ${at}, computed ${hex(found)}`,
+        where,
+        DAMAGED,
+      );
     case FAULT.truncated:
       return new RecordTruncated(
         fault.offset === fault.recordOffset
@@ -66,7 +74,11 @@ export function faultError(fault: KernelFault, place: FaultPlace): AthanorError 
         "write the feature with one kind in all records",
       );
     case FAULT.range:
-      return new ValueRange(`${feature}: value ${found} at byte ${at} does not fit int32`, where, "run `athanor index` again: the shard has changed");
+      return new ValueRange(
+        `${feature}: value ${found} at byte ${at} does not fit int32`,
+        where,
+        "run `athanor index` again: the shard has changed",
+      );
     case FAULT.notPrefix:
       return new ValueRange(
         `${feature}: value ${found} at byte ${at} breaks the mask, which must be ones followed by zeros`,

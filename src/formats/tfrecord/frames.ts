@@ -102,7 +102,8 @@ export class FrameReader {
       if (scan.fault !== undefined) throw faultError(scan.fault, this.place());
       const left = this.encoding === "plain" ? this.object.size - this.offset : Number.MAX_SAFE_INTEGER;
       if (this.ended && this.filled === 0) return undefined;
-      if (this.ended || scan.needed > left) throw this.truncated(scan.needed, Math.min(left, this.ended ? this.filled : left));
+      if (this.ended || scan.needed > left)
+        throw this.truncated(scan.needed, Math.min(left, this.ended ? this.filled : left));
       await this.fill(scan.needed);
     }
   }
@@ -155,7 +156,7 @@ export class FrameReader {
   }
 
   private async readPlain(target: Uint8Array): Promise<number> {
-    const n = await this.read( target, this.fileBytes);
+    const n = await this.read(target, this.fileBytes);
     this.crc32c = this.workspace.kernels.crc32c(target.byteOffset, n, this.crc32c);
     this.fileBytes += n;
     return n;
@@ -167,7 +168,7 @@ export class FrameReader {
     const inflate = this.inflate!;
     try {
       const shared = new Uint8Array(kernels.memory.buffer, compressed, COMPRESSED_READ);
-      const n = await this.read( shared, this.fileBytes);
+      const n = await this.read(shared, this.fileBytes);
       this.crc32c = kernels.crc32c(compressed, n, this.crc32c);
       this.fileBytes += n;
       // zlib's threads take no shared memory.

@@ -20,7 +20,11 @@ const HEAD_BYTES = 4096;
 /**
  * Works in a memory of its own; of `kernels` it takes the implementation. `progress` gets the stored bytes read so far.
  */
-export async function index(object: ReadableObject, kernels: Kernels, progress?: (bytes: number) => void): Promise<ShardContent> {
+export async function index(
+  object: ReadableObject,
+  kernels: Kernels,
+  progress?: (bytes: number) => void,
+): Promise<ShardContent> {
   const encoding = await encodingOf(object);
   const workspace = takeWorkspace(kernels.implementation);
   const reader = new FrameReader(object, encoding, workspace);

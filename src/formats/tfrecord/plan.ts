@@ -55,11 +55,14 @@ function check({ name, storage, maxLength, pad, rowOffset, rowBytes }: StoredCol
   const refuse = (rule: string): never => {
     throw new RangeError(`column ${JSON.stringify(name)}: ${rule}`);
   };
-  if (!Number.isInteger(maxLength) || maxLength < 1 || maxLength > 2 ** 28) refuse(`maxLength must be from 1 to 2^28, got ${maxLength}`);
+  if (!Number.isInteger(maxLength) || maxLength < 1 || maxLength > 2 ** 28)
+    refuse(`maxLength must be from 1 to 2^28, got ${maxLength}`);
   const need = storage === "i64" ? maxLength * 8 : storage === "i32" || storage === "f32" ? maxLength * 4 : 4;
   if (rowBytes < need) refuse(`needs ${need} bytes in the row, got ${rowBytes}`);
-  if (rowOffset < ROW_HEADER_BYTES || rowOffset % 8 !== 0) refuse(`rowOffset must be a multiple of 8 from ${ROW_HEADER_BYTES}, got ${rowOffset}`);
-  if (storage === "f32" ? Number.isNaN(Number(pad)) && pad !== "NaN" : !/^-?\d+$/.test(pad)) refuse(`pad is no number: ${pad}`);
+  if (rowOffset < ROW_HEADER_BYTES || rowOffset % 8 !== 0)
+    refuse(`rowOffset must be a multiple of 8 from ${ROW_HEADER_BYTES}, got ${rowOffset}`);
+  if (storage === "f32" ? Number.isNaN(Number(pad)) && pad !== "NaN" : !/^-?\d+$/.test(pad))
+    refuse(`pad is no number: ${pad}`);
   const wide = storage === "f32" ? 0n : BigInt(pad);
   const bits = storage === "i32" ? 32 : 64;
   if (wide !== BigInt.asIntN(bits, wide)) refuse(`pad ${pad} does not fit ${storage}`);

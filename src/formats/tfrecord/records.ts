@@ -27,7 +27,11 @@ export interface RecordRange {
   to?: number;
 }
 
-export async function* readRecords(object: ReadableObject, kernels: Kernels, range: RecordRange = {}): AsyncGenerator<RawRecord> {
+export async function* readRecords(
+  object: ReadableObject,
+  kernels: Kernels,
+  range: RecordRange = {},
+): AsyncGenerator<RawRecord> {
   const { from = 0, to = Infinity } = range;
   const encoding = await encodingOf(object);
   const workspace = takeWorkspace(kernels.implementation);

@@ -45,7 +45,7 @@ export class FeatureTable {
   /** Folds records [from, to) of a batch. Throws at the first one that is no Example or contradicts the others. */
   fold(batch: Batch, from: number, to: number): void {
     const { kernels, offsets, lengths, table } = this.workspace;
-    for (let at = from; at < to; ) {
+    for (let at = from; at < to;) {
       const { records, fault } = kernels.statsExamples(batch.base, offsets + at * 4, lengths + at * 4, to - at, table);
       if (fault === undefined) return;
       at += records;
@@ -59,7 +59,9 @@ export class FeatureTable {
     const view = this.view();
     return this.names.map((_, f) => {
       const entry = this.entry(f);
-      return view.getUint32(entry + STATS_KIND, true) === KIND_INT64 ? Number(view.getBigUint64(entry + STATS_VALUES, true)) : 0;
+      return view.getUint32(entry + STATS_KIND, true) === KIND_INT64
+        ? Number(view.getBigUint64(entry + STATS_VALUES, true))
+        : 0;
     });
   }
 
@@ -115,12 +117,16 @@ export class FeatureTable {
   }
 
   private error(batch: Batch, at: number, fault: KernelFault): Error {
-    return faultError(fault, {
-      file: this.file,
-      firstRecord: batch.firstRecord + at,
-      fileOffset: batch.offset,
-      feature: fault.column < 0 ? undefined : this.names[fault.column],
-    });
+    // The kernel counted from the first record of its call.
+    return faultError(
+      { ...fault, record: 0 },
+      {
+        file: this.file,
+        firstRecord: batch.firstRecord + at,
+        fileOffset: batch.offset,
+        feature: fault.column < 0 ? undefined : this.names[fault.column],
+      },
+    );
   }
 
   /** Adds the names of one record to the table. */
@@ -128,7 +134,10 @@ export class FeatureTable {
     const { kernels, offsets, lengths } = this.workspace;
     const view = this.view();
     const offset = batch.base + view.getUint32(offsets + at * 4, true);
-    const payload = new Uint8Array(kernels.memory.buffer).slice(offset, offset + view.getUint32(lengths + at * 4, true));
+    const payload = new Uint8Array(kernels.memory.buffer).slice(
+      offset,
+      offset + view.getUint32(lengths + at * 4, true),
+    );
     let names: string[];
     try {
       names = [...readExample(payload).keys()];

@@ -77,7 +77,7 @@ export class InflateStream {
 
   /** Fills `target`; a stream that ends before that is an error. */
   async readInto(target: Uint8Array): Promise<void> {
-    for (let at = 0; at < target.length; ) {
+    for (let at = 0; at < target.length;) {
       const n = await this.readSome(target.subarray(at));
       if (n === 0) throw this.tooShort(target.length - at);
       at += n;
@@ -87,7 +87,7 @@ export class InflateStream {
   /** Passes over the next `bytes` decompressed bytes. */
   async skip(bytes: number): Promise<void> {
     if (bytes < 0) throw new RangeError(`a stream cannot go back by ${-bytes} bytes: open it again`);
-    for (let left = bytes; left > 0; ) {
+    for (let left = bytes; left > 0;) {
       if (this.held.length === 0 && !(await this.refill())) throw this.tooShort(left);
       const n = Math.min(left, this.held.length);
       this.held = this.held.subarray(n);

@@ -1,7 +1,5 @@
 import { tables } from "./tables";
 
-// @ts-ignore: decorator
-@inline
 function slice(n: u32, byte: u32): u32 {
   return load<u32>(tables + (n << 10) + (byte << 2));
 }
@@ -15,10 +13,22 @@ export function crc32c(ptr: usize, length: usize, seed: u32): u32 {
     const d = load<u32>(ptr, 8);
     const e = load<u32>(ptr, 12);
     c =
-      slice(15, a & 255) ^ slice(14, (a >>> 8) & 255) ^ slice(13, (a >>> 16) & 255) ^ slice(12, a >>> 24) ^
-      slice(11, b & 255) ^ slice(10, (b >>> 8) & 255) ^ slice(9, (b >>> 16) & 255) ^ slice(8, b >>> 24) ^
-      slice(7, d & 255) ^ slice(6, (d >>> 8) & 255) ^ slice(5, (d >>> 16) & 255) ^ slice(4, d >>> 24) ^
-      slice(3, e & 255) ^ slice(2, (e >>> 8) & 255) ^ slice(1, (e >>> 16) & 255) ^ slice(0, e >>> 24);
+      slice(15, a & 255) ^
+      slice(14, (a >>> 8) & 255) ^
+      slice(13, (a >>> 16) & 255) ^
+      slice(12, a >>> 24) ^
+      slice(11, b & 255) ^
+      slice(10, (b >>> 8) & 255) ^
+      slice(9, (b >>> 16) & 255) ^
+      slice(8, b >>> 24) ^
+      slice(7, d & 255) ^
+      slice(6, (d >>> 8) & 255) ^
+      slice(5, (d >>> 16) & 255) ^
+      slice(4, d >>> 24) ^
+      slice(3, e & 255) ^
+      slice(2, (e >>> 8) & 255) ^
+      slice(1, (e >>> 16) & 255) ^
+      slice(0, e >>> 24);
     ptr += 16;
     length -= 16;
   }
@@ -26,8 +36,14 @@ export function crc32c(ptr: usize, length: usize, seed: u32): u32 {
     const a = load<u32>(ptr) ^ c;
     const b = load<u32>(ptr, 4);
     c =
-      slice(7, a & 255) ^ slice(6, (a >>> 8) & 255) ^ slice(5, (a >>> 16) & 255) ^ slice(4, a >>> 24) ^
-      slice(3, b & 255) ^ slice(2, (b >>> 8) & 255) ^ slice(1, (b >>> 16) & 255) ^ slice(0, b >>> 24);
+      slice(7, a & 255) ^
+      slice(6, (a >>> 8) & 255) ^
+      slice(5, (a >>> 16) & 255) ^
+      slice(4, a >>> 24) ^
+      slice(3, b & 255) ^
+      slice(2, (b >>> 8) & 255) ^
+      slice(1, (b >>> 16) & 255) ^
+      slice(0, b >>> 24);
     ptr += 8;
     length -= 8;
   }

@@ -2,10 +2,29 @@
 import { clearFault, fault, inColumn, inRecord } from "./fault";
 import { frame, payloadBytes } from "./frames";
 import {
-  FAULT_KIND, KIND_BYTES, KIND_FLOAT, KIND_INT64, PLAN_COLUMN, PLAN_FEATURE, PLAN_HEADER,
-  STORAGE_F32, STORAGE_I32, STORAGE_I64, STORAGE_LENGTH, STORAGE_PREFIX,
+  FAULT_KIND,
+  KIND_BYTES,
+  KIND_FLOAT,
+  KIND_INT64,
+  PLAN_COLUMN,
+  PLAN_FEATURE,
+  PLAN_HEADER,
+  STORAGE_F32,
+  STORAGE_I32,
+  STORAGE_I64,
+  STORAGE_LENGTH,
+  STORAGE_PREFIX,
 } from "./layout";
-import { appendF32, appendI32, appendI64, appendPrefix, countVarints, malformed, openPrefix, prefixOnes } from "./lists";
+import {
+  appendF32,
+  appendI32,
+  appendI64,
+  appendPrefix,
+  countVarints,
+  malformed,
+  openPrefix,
+  prefixOnes,
+} from "./lists";
 import { lengthAt, next, sameBytes, skipField, tagAt } from "./wire";
 
 export let decodedRows: u32 = 0;
@@ -16,7 +35,14 @@ let seen: u64 = 0;
 let cut: bool = false;
 
 export function decodeExamples(
-  raw: usize, rawBytes: usize, firstRecord: f64, records: u32, rows: usize, plan: usize, shardKey: u64, checkCrc: bool,
+  raw: usize,
+  rawBytes: usize,
+  firstRecord: f64,
+  records: u32,
+  rows: usize,
+  plan: usize,
+  shardKey: u64,
+  checkCrc: bool,
 ): void {
   clearFault();
   decodedRows = 0;
@@ -36,7 +62,7 @@ export function decodeExamples(
       padMissing(plan, row);
       store<u64>(row, shardKey);
       store<u64>(row, <u64>firstRecord + i, 8);
-      store<u64>(row, cut ? <u64>1 << 32 : 0, 16);
+      store<u64>(row, cut ? (<u64>1) << 32 : 0, 16);
       store<u64>(row, 0, 24);
       decodedRows++;
       if (cut) truncatedRows++;
@@ -133,7 +159,7 @@ function decodeFeature(plan: usize, row: usize): bool {
       const column = plan + PLAN_HEADER + features * PLAN_FEATURE + c * PLAN_COLUMN;
       inColumn(load<i32>(column, 12));
       if (!decodeColumn(column, row + load<u32>(column, 8), value, behind)) return false;
-      seen |= <u64>1 << c;
+      seen |= (<u64>1) << c;
     }
     inColumn(-1);
     return true;

@@ -6,22 +6,15 @@ import { tables } from "./tables";
 import { next, varint } from "./wire";
 
 /** Four varints of at most 3 bytes each as u32 lanes. */
-// @ts-ignore: decorator
-@inline
-export function fourVarints(x: v128, mask: u32): v128 {
+function fourVarints(x: v128, mask: u32): v128 {
   const y = i8x16.swizzle(x, v128.load(tables + TABLE_SHUFFLE + (mask << 4)));
   return v128.or(
-    v128.or(
-      v128.and(y, i32x4.splat(0x7f)),
-      i32x4.shr_u(v128.and(y, i32x4.splat(0x7f00)), 1),
-    ),
+    v128.or(v128.and(y, i32x4.splat(0x7f)), i32x4.shr_u(v128.and(y, i32x4.splat(0x7f00)), 1)),
     i32x4.shr_u(v128.and(y, i32x4.splat(0x7f0000)), 2),
   );
 }
 
-// @ts-ignore: decorator
-@inline
-export function bytesOfFour(mask: u32): usize {
+function bytesOfFour(mask: u32): usize {
   return load<u8>(tables + TABLE_LEN + mask);
 }
 
@@ -155,6 +148,82 @@ export function appendF32(p: usize, end: usize, out: usize, count: u32, max: u32
   if (bytes & 3) return malformed(p);
   if (count < max) memory.copy(out + (count << 2), p, min<usize>(bytes, (max - count) << 2));
   return count + <i32>(bytes >>> 2);
+}
+
+/** What surveyVarints saw since openSurvey: extremes, and whether the list is a prefix mask. */
+export let least: i64 = 0;
+export let greatest: i64 = 0;
+/** 1 while only ones were seen, 2 once zeros follow, 0 when it is no prefix mask. */
+export let prefix: u32 = 1;
+
+export function openSurvey(): void {
+  least = i64.MAX_VALUE;
+  greatest = i64.MIN_VALUE;
+  prefix = 1;
+}
+
+export function surveyVarints(p: usize, end: usize, count: i32): i32 {
+  let low = i32x4.splat(i32.MAX_VALUE);
+  let high = i32x4.splat(0);
+  let wide = false;
+  while (p < end) {
+    if (end - p >= 16) {
+      const x = v128.load(p);
+      const more = <u32>i8x16.bitmask(x);
+      // A mask column: 16 ones, then 16 zeros. Lists that are no mask leave this at the first step.
+      if (prefix != 0 && more == 0 && !v128.any_true(v128.and(x, i8x16.splat(<i8>0xfe)))) {
+        const ones = <u32>i8x16.bitmask(i8x16.eq(x, i8x16.splat(1)));
+        const head = prefix == 1 ? <u32>ctz(~ones) : 0;
+        if (ones >>> head != 0) prefix = 0;
+        else if (head < 16) prefix = 2;
+        if (ones != 0) note(1);
+        if (ones != 0xffff) note(0);
+        count += 16;
+        p += 16;
+        continue;
+      }
+      const mask = more & 0xfff;
+      const used = bytesOfFour(mask);
+      if (used != 0 && prefix == 0) {
+        const four = fourVarints(x, mask);
+        low = i32x4.min_s(low, four);
+        high = i32x4.max_s(high, four);
+        wide = true;
+        count += 4;
+        p += used;
+        continue;
+      }
+    }
+    const value = <i64>varint(p, end);
+    if (next == 0) return malformed(p);
+    note(value);
+    if (prefix != 0) {
+      if (value == 0) prefix = 2;
+      else if (value != 1 || prefix == 2) prefix = 0;
+    }
+    count++;
+    p = next;
+  }
+  if (wide) {
+    note(
+      min(
+        min(i32x4.extract_lane(low, 0), i32x4.extract_lane(low, 1)),
+        min(i32x4.extract_lane(low, 2), i32x4.extract_lane(low, 3)),
+      ),
+    );
+    note(
+      max(
+        max(i32x4.extract_lane(high, 0), i32x4.extract_lane(high, 1)),
+        max(i32x4.extract_lane(high, 2), i32x4.extract_lane(high, 3)),
+      ),
+    );
+  }
+  return count;
+}
+
+function note(value: i64): void {
+  if (value < least) least = value;
+  if (value > greatest) greatest = value;
 }
 
 export function malformed(p: usize): i32 {

@@ -2,12 +2,33 @@
 import { readEntry, keyAt, keyBytes, valueAt, valueBytes } from "./decode";
 import { clearFault, fault, inColumn, inRecord } from "./fault";
 import {
-  FAULT_KIND, FAULT_SEQUENCE_EXAMPLE, FAULT_UNKNOWN_FEATURE, KIND_BYTES, KIND_FLOAT, KIND_INT64, STATS_ENTRY, STATS_HEADER,
-  STATS_KIND, STATS_MAX, STATS_MAX_LENGTH, STATS_MIN, STATS_MIN_LENGTH, STATS_NAME, STATS_NAME_BYTES, STATS_NOW_COUNT,
-  STATS_NOW_KIND, STATS_NOW_MAX, STATS_NOW_MIN, STATS_NOW_PREFIX, STATS_PREFIX, STATS_PRESENT, STATS_STAMP, STATS_VALUES,
+  FAULT_KIND,
+  FAULT_SEQUENCE_EXAMPLE,
+  FAULT_UNKNOWN_FEATURE,
+  KIND_BYTES,
+  KIND_FLOAT,
+  KIND_INT64,
+  STATS_ENTRY,
+  STATS_HEADER,
+  STATS_KIND,
+  STATS_MAX,
+  STATS_MAX_LENGTH,
+  STATS_MIN,
+  STATS_MIN_LENGTH,
+  STATS_NAME,
+  STATS_NAME_BYTES,
+  STATS_NOW_COUNT,
+  STATS_NOW_KIND,
+  STATS_NOW_MAX,
+  STATS_NOW_MIN,
+  STATS_NOW_PREFIX,
+  STATS_PREFIX,
+  STATS_PRESENT,
+  STATS_STAMP,
+  STATS_VALUES,
 } from "./layout";
-import { bytesOfFour, fourVarints, malformed } from "./lists";
-import { lengthAt, next, sameBytes, skipField, tagAt, varint } from "./wire";
+import { greatest, least, malformed, openSurvey, prefix, surveyVarints } from "./lists";
+import { lengthAt, next, sameBytes, skipField, tagAt } from "./wire";
 
 /** Folds `records` payloads (u32 offsets from `ptr`, u32 lengths) into the table; returns how many were folded. */
 export function statsExamples(ptr: usize, offsets: usize, lengths: usize, records: u32, table: usize): u32 {
@@ -27,13 +48,13 @@ function walkExample(p: usize, end: usize, table: usize, stamp: u32): bool {
   while (p < end) {
     const tag = tagAt(p, end);
     if (next == 0) return malformed(p) == 0;
-    if (tag == 0x12) {
-      fault(FAULT_SEQUENCE_EXAMPLE, p, 0, 0);
-      return false;
-    }
-    if (tag == 0x0a) {
+    if (tag == 0x0a || tag == 0x12) {
       const length = lengthAt(next, end);
       if (next == 0) return malformed(p) == 0;
+      if (tag == 0x12) {
+        fault(FAULT_SEQUENCE_EXAMPLE, p, 0, 0); // its feature_lists
+        return false;
+      }
       const behind = next + length;
       if (!walkFeatures(next, behind, table, stamp)) return false;
       p = behind;
@@ -76,28 +97,20 @@ function find(table: usize): usize {
   const features = load<u32>(table);
   let entry = table + STATS_HEADER;
   for (let f: u32 = 0; f < features; f++) {
-    if (load<u32>(entry, STATS_NAME_BYTES) == <u32>keyBytes && sameBytes(table + load<u32>(entry, STATS_NAME), keyAt, keyBytes)) return entry;
+    if (
+      load<u32>(entry, STATS_NAME_BYTES) == <u32>keyBytes &&
+      sameBytes(table + load<u32>(entry, STATS_NAME), keyAt, keyBytes)
+    )
+      return entry;
     entry += STATS_ENTRY;
   }
   return 0;
 }
 
-/** The list at hand. */
-let least: i64 = 0;
-let greatest: i64 = 0;
-/** 1 while only ones were seen, 2 once zeros follow, 0 when it is no prefix mask. */
-let prefix: u32 = 1;
-
-function restart(): void {
-  least = i64.MAX_VALUE;
-  greatest = i64.MIN_VALUE;
-  prefix = 1;
-}
-
 function readFeature(entry: usize, p: usize, end: usize): bool {
   let kind: u32 = 0;
   let count: i32 = 0;
-  restart();
+  openSurvey();
   while (p < end) {
     const tag = tagAt(p, end);
     if (next == 0) return malformed(p) == 0;
@@ -108,7 +121,7 @@ function readFeature(entry: usize, p: usize, end: usize): bool {
       if (kind != field) {
         kind = field;
         count = 0;
-        restart();
+        openSurvey();
       }
       const behind = next + length;
       count = readList(kind, next, behind, count);
@@ -147,7 +160,7 @@ function readList(kind: u32, p: usize, end: usize, count: i32): i32 {
     }
     if (tag == 0x0a || tag == single) {
       if (kind == KIND_BYTES) count++;
-      else if (kind == KIND_INT64) count = readVarints(from, behind, count);
+      else if (kind == KIND_INT64) count = surveyVarints(from, behind, count);
       else if ((behind - from) & 3) return malformed(from);
       else count += <i32>((behind - from) >>> 2);
       if (count < 0) return -1;
@@ -155,62 +168,6 @@ function readList(kind: u32, p: usize, end: usize, count: i32): i32 {
     p = behind;
   }
   return count;
-}
-
-function readVarints(p: usize, end: usize, count: i32): i32 {
-  let low = i32x4.splat(i32.MAX_VALUE);
-  let high = i32x4.splat(0);
-  let wide = false;
-  while (p < end) {
-    if (end - p >= 16) {
-      const x = v128.load(p);
-      const more = <u32>i8x16.bitmask(x);
-      // A mask column: 16 ones, then 16 zeros. Lists that are no mask leave this at the first step.
-      if (prefix != 0 && more == 0 && !v128.any_true(v128.and(x, i8x16.splat(<i8>0xfe)))) {
-        const ones = <u32>i8x16.bitmask(i8x16.eq(x, i8x16.splat(1)));
-        const head = prefix == 1 ? <u32>ctz(~ones) : 0;
-        if (ones >>> head != 0) prefix = 0;
-        else if (head < 16) prefix = 2;
-        if (ones != 0) note(1);
-        if (ones != 0xffff) note(0);
-        count += 16;
-        p += 16;
-        continue;
-      }
-      const mask = more & 0xfff;
-      const used = bytesOfFour(mask);
-      if (used != 0 && prefix == 0) {
-        const four = fourVarints(x, mask);
-        low = i32x4.min_s(low, four);
-        high = i32x4.max_s(high, four);
-        wide = true;
-        count += 4;
-        p += used;
-        continue;
-      }
-    }
-    const value = <i64>varint(p, end);
-    if (next == 0) return malformed(p);
-    note(value);
-    if (prefix != 0) {
-      if (value == 0) prefix = 2;
-      else if (value != 1 || prefix == 2) prefix = 0;
-    }
-    count++;
-    p = next;
-  }
-  if (wide) {
-    note(min(min(i32x4.extract_lane(low, 0), i32x4.extract_lane(low, 1)), min(i32x4.extract_lane(low, 2), i32x4.extract_lane(low, 3))));
-    note(max(max(i32x4.extract_lane(high, 0), i32x4.extract_lane(high, 1)), max(i32x4.extract_lane(high, 2), i32x4.extract_lane(high, 3))));
-  }
-  return count;
-}
-
-// @ts-ignore: decorator
-@inline
-function note(value: i64): void {
-  if (value < least) least = value;
-  if (value > greatest) greatest = value;
 }
 
 function fold(table: usize, stamp: u32, payload: usize): bool {
@@ -239,8 +196,10 @@ function fold(table: usize, stamp: u32, payload: usize): bool {
     if (count > load<u64>(entry, STATS_MAX_LENGTH)) store<u64>(entry, count, STATS_MAX_LENGTH);
     if (kind != KIND_INT64) continue;
     if (load<u32>(entry, STATS_NOW_PREFIX) == 0) store<u32>(entry, 0, STATS_PREFIX);
-    if (load<i64>(entry, STATS_NOW_MIN) < load<i64>(entry, STATS_MIN)) store<i64>(entry, load<i64>(entry, STATS_NOW_MIN), STATS_MIN);
-    if (load<i64>(entry, STATS_NOW_MAX) > load<i64>(entry, STATS_MAX)) store<i64>(entry, load<i64>(entry, STATS_NOW_MAX), STATS_MAX);
+    if (load<i64>(entry, STATS_NOW_MIN) < load<i64>(entry, STATS_MIN))
+      store<i64>(entry, load<i64>(entry, STATS_NOW_MIN), STATS_MIN);
+    if (load<i64>(entry, STATS_NOW_MAX) > load<i64>(entry, STATS_MAX))
+      store<i64>(entry, load<i64>(entry, STATS_NOW_MAX), STATS_MAX);
   }
   return true;
 }

@@ -3,8 +3,6 @@
 /** Address behind the varint or field last read; 0: it was malformed. */
 export let next: usize = 0;
 
-// @ts-ignore: decorator
-@inline
 export function varint(p: usize, end: usize): u64 {
   if (p < end) {
     const b = load<u8>(p);
@@ -34,8 +32,6 @@ function longVarint(p: usize, end: usize): u64 {
 }
 
 /** A tag; malformed if it is field 0 or does not fit 32 bits. */
-// @ts-ignore: decorator
-@inline
 export function tagAt(p: usize, end: usize): u32 {
   const tag = varint(p, end);
   if (tag < 8 || tag > 0xffffffff) next = 0;
@@ -43,8 +39,6 @@ export function tagAt(p: usize, end: usize): u32 {
 }
 
 /** The length of a length-delimited field; malformed if it passes `end`. `next` is the address of its content. */
-// @ts-ignore: decorator
-@inline
 export function lengthAt(p: usize, end: usize): usize {
   const length = varint(p, end);
   if (next != 0 && length > <u64>(end - next)) next = 0;
