@@ -75,20 +75,16 @@ function killGroup(child: ChildProcess): void {
   }
 }
 
-/** Process ids of the agents of a job on this machine (`node …agent.js … --job JOB …`). */
+/** Process ids of the agents of a job on this machine: an agent's title is `athanor-agent JOB`. */
 export function agentsOf(job: string, proc = "/proc"): number[] {
-  const found: number[] = [];
-  for (const entry of readdirSync(proc)) {
-    if (!/^\d+$/.test(entry)) continue;
-    let words: string[];
-    try {
-      words = readFileSync(`${proc}/${entry}/cmdline`, "utf8").split("\0");
-    } catch {
-      continue; // gone since, or not ours
-    }
-    if (words.some((word) => word.endsWith("agent.js")) && words[words.indexOf("--job") + 1] === job) {
-      found.push(Number(entry));
-    }
-  }
-  return found;
+  return readdirSync(proc)
+    .filter((entry) => /^\d+$/.test(entry))
+    .filter((entry) => {
+      try {
+        return readFileSync(`${proc}/${entry}/cmdline`, "utf8").replace(/\0.*/s, "") === `athanor-agent ${job}`;
+      } catch {
+        return false; // gone since, or not ours
+      }
+    })
+    .map(Number);
 }

@@ -43,18 +43,12 @@ def make_data(folder: Path, samples: int, max_length: int = 64, vocabulary: int 
 
 
 def agents_of(job: str) -> list[int]:
-    """Process ids of the job's agents, as `ps` would show them."""
+    """Process ids of the job's agents, by the title that `ps` shows."""
     found = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdecimal():
-            continue
-        try:
-            words = Path("/proc", entry, "cmdline").read_bytes().decode().split("\0")
-        except OSError:
-            continue
-        is_agent = any(word.endswith("agent.js") for word in words)
-        if is_agent and "--job" in words and words[words.index("--job") + 1] == job:
-            found.append(int(entry))
+    for entry in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if Path("/proc", entry, "cmdline").read_bytes().partition(b"\0")[0].decode() == f"athanor-agent {job}":
+                found.append(int(entry))
     return found
 
 

@@ -60,15 +60,14 @@ test("a command that does not exist is an error", async () => {
 
 test("agents are found by their job", () => {
   const proc = join(dir, "proc");
-  const command: Record<string, string[]> = {
-    "11": ["node", "/x/dist/agent.js", "--run-dir", "/r", "--job", "mine", "--grace", "10s"],
-    "12": ["node", "/x/dist/agent.js", "--run-dir", "/r", "--job", "other"],
-    "13": ["vi", "--job", "mine"],
-    "14": ["node", "/x/dist/agent.js"],
+  const command: Record<string, string> = {
+    "11": "athanor-agent mine\0\0\0",
+    "12": "athanor-agent mine-too\0",
+    "13": "vi\0athanor-agent mine\0",
   };
   for (const [pid, words] of Object.entries(command)) {
     mkdirSync(join(proc, pid), { recursive: true });
-    writeFileSync(join(proc, pid, "cmdline"), `${words.join("\0")}\0`);
+    writeFileSync(join(proc, pid, "cmdline"), words);
   }
   mkdirSync(join(proc, "15"));
   mkdirSync(join(proc, "sys"));
