@@ -108,6 +108,8 @@ export function simulate(order: Order, bytes: Float64Array, topology: Topology):
   const shardSeen = new Uint8Array(shardCount(order));
   let shardsOfFirstNode = 0;
   const nodes = new Set<number>();
+  const laneStart = Float64Array.from({ length: lanes + 1 }, (_, l) => (l === lanes ? order.samples : order.laneStart(l)));
+  let lane = 0;
   for (let rank = 0; rank < extents.count; rank++) {
     const x = layout.extentAt(rank);
     const start = layout.start(rank);
@@ -115,15 +117,15 @@ export function simulate(order: Order, bytes: Float64Array, topology: Topology):
     const size = bytes[x]!;
     total += size;
     if (samples === 0) continue;
-    nodes.clear();
     const walked = rank % stride === 0;
+    if (walked) nodes.clear();
     for (let at = start; at < start + samples; ) {
-      const lane = laneOf(order, at);
-      const end = Math.min(start + samples, order.laneStart(lane) + order.laneRows(lane));
+      while (laneStart[lane + 1]! <= at) lane++;
+      const end = Math.min(start + samples, laneStart[lane + 1]!);
       const part = (size * (end - at)) / samples;
       if (part >= READ_LEAST) merged += part;
       reads += Math.ceil(part / READ_MOST);
-      if (walked) walk.add(nodes, lane, at - order.laneStart(lane), end - order.laneStart(lane));
+      if (walked) walk.add(nodes, lane, at - laneStart[lane]!, end - laneStart[lane]!);
       if (table.nodes[lane * table.phases] === 0 && shardSeen[extents.shard[x]!] === 0) {
         shardSeen[extents.shard[x]!] = 1;
         shardsOfFirstNode++;
@@ -212,13 +214,6 @@ function firstPercent(order: Order): { extents: number; shards: number } {
   const shards = new Set<number>();
   for (const x of extents) shards.add(order.extents.shard[x]!);
   return { extents: extents.size, shards: shards.size };
-}
-
-function laneOf(order: Order, laid: number): number {
-  const short = quotient(order.samples, order.lanes);
-  const long = order.samples % order.lanes;
-  const border = long * (short + 1);
-  return laid < border ? quotient(laid, short + 1) : long + quotient(laid - border, short);
 }
 
 function shardCount(order: Order): number {
