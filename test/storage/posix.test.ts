@@ -153,7 +153,7 @@ test("idle threads do not keep the process alive", () => {
   const code = `import { createPosixStorage } from ${JSON.stringify(module)};
     const object = await createPosixStorage().open(${JSON.stringify(path)});
     process.stdout.write(String(object.size));`;
-  const { stdout, status } = spawnSync(process.execPath, ["--input-type=module", "-e", code], { encoding: "utf8", timeout: 50_000 });
+  const { stdout, status } = spawnSync(process.execPath, [make("idle.mjs", code)], { encoding: "utf8", timeout: 50_000 });
   assert.equal(stdout, "4");
   assert.equal(status, 0);
 });

@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { discover, globPattern } from "../../src/dataset/discover.ts";
+import { createPosixStorage } from "../../src/storage/posix.ts";
+import { put } from "./shards.ts";
+
+const root = mkdtempSync(join(tmpdir(), "athanor-discover-"));
+const storage = createPosixStorage();
+for (const path of ["x/1.tf", "x/2.tf", "x/y/3.tf", "z/[a].tf", ".athanor/shards.bin", "x/.hidden/h.tf"]) put(root, path, path);
+after(async () => {
+  await storage.close();
+  rmSync(root, { recursive: true, force: true });
+});
+
+test("folders, files and globs; the root is the folder given or the longest common one", async () => {
+  const all = await discover(root, storage);
+  assert.deepEqual(all, { root, indexDir: join(root, ".athanor"), paths: ["x/1.tf", "x/2.tf", "x/y/3.tf", "z/[a].tf"] });
+  const file = await discover(join(root, "x/2.tf"), storage);
+  assert.deepEqual([file.root, file.paths], [join(root, "x"), ["2.tf"]]);
+  const glob = await discover(join(root, "x/**/*.tf"), storage);
+  assert.deepEqual([glob.root, glob.paths], [join(root, "x"), ["1.tf", "2.tf", "y/3.tf"]]);
+  const deep = await discover(join(root, "*/y/*.tf"), storage);
+  assert.deepEqual([deep.root, deep.paths], [join(root, "x/y"), ["3.tf"]]);
+  // A name that exists is not a glob.
+  assert.deepEqual((await discover(join(root, "z/[a].tf"), storage)).paths, ["[a].tf"]);
+  assert.notEqual(file.indexDir, (await discover(join(root, "x/1.tf"), storage)).indexDir);
+});
+
+test("what names no shard is a clear error", async () => {
+  await assert.rejects(discover(join(root, "nowhere"), storage), { code: "ATH_NOT_FOUND" });
+  await assert.rejects(discover(join(root, "*.parquet"), storage), { code: "ATH_NO_SHARDS", message: /the glob matches no file/ });
+  await assert.rejects(discover("s3://bucket/prefix", storage), { code: "ATH_SOURCE_UNSUPPORTED", message: /s3:\/\/ cannot be read yet/ });
+  mkdirSync(join(root, "none"));
+  await assert.rejects(discover(join(root, "none"), storage), { code: "ATH_NO_SHARDS" });
+});
+
+test("glob patterns", () => {
+  const cases: [glob: string, matches: string[], others: string[]][] = [
+    ["*.tf", ["a.tf", ".tf"], ["a.tfx", "b/a.tf", "atf"]],
+    ["?.tf", ["a.tf"], ["ab.tf", "/.tf"]],
+    ["[0-2].tf", ["0.tf", "2.tf"], ["3.tf", "-.tf"]],
+    ["[!0-2].tf", ["3.tf"], ["0.tf", "/.tf"]],
+    ["{a,b*}.tf", ["a.tf", "bcd.tf"], ["c.tf", "a,b.tf"]],
+    ["**/a", ["a", "b/a", "b/c/a"], ["ba", "a/b"]],
+    ["a+(b).tf", ["a+(b).tf"], ["aab.tf"]],
+    ["a[b", ["a[b"], ["ab"]],
+    ["a,b", ["a,b"], ["a"]],
+  ];
+  for (const [glob, matches, others] of cases) {
+    for (const name of matches) assert.ok(globPattern(glob).test(name), `${glob} should match ${name}`);
+    for (const name of others) assert.ok(!globPattern(glob).test(name), `${glob} should not match ${name}`);
+  }
+});
