@@ -88,7 +88,10 @@ export class Twin implements Kernels {
     }
   }
 
-  /** Only the first CRC slice: the twin needs no other table. Written like the kernels' own, so both can share a memory. */
+  /**
+   * Only the first CRC slice: the twin needs no other table. It reads tables that WebAssembly made, but not the other way
+   * round (SIMD is there for all threads of a process, or for none).
+   */
   initTables(): void {
     this.refresh();
     for (let i = 0; i < 256; i++) {

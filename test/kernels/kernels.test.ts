@@ -456,6 +456,36 @@ test("scanFrames cut at every byte: whole records, then how much is needed, neve
   }
 });
 
+test("addresses beyond 2 GiB: rows and faults are the same", () => {
+  const high = createKernels(2 ** 31 + 2 ** 20, "wasm");
+  const from = 2 ** 31 + 4096;
+  const good = frame(example([["ids", { kind: "int64", values: [1n, 2n, 3n] }]]));
+  const raw = concat(good, frame(example([["ids", { kind: "float", values: [1] }]])));
+  new Uint8Array(high.memory.buffer).set(raw, from);
+  const plan = from + 4096;
+  new Uint8Array(high.memory.buffer).set(encodePlan(COLUMNS), plan);
+  const rows = from + 8192;
+  new Uint32Array(high.memory.buffer, rows, 2).set([from + 16384, from + 20480]);
+  const got = high.decodeExamples({
+    raw: from,
+    rawBytes: raw.length,
+    firstRecord: 0,
+    records: 2,
+    rows,
+    plan,
+    shardKey: 1n,
+    checkCrc: true,
+  });
+  assert.equal(got.rows, 1);
+  assert.deepEqual([got.fault?.code, got.fault?.record, got.fault?.recordOffset], [FAULT.kind, 1, good.length]);
+  assert.deepEqual(
+    columnOf(new Uint8Array(high.memory.buffer).slice(from + 16384, from + 16384 + ROW), "ids"),
+    padded([1, 2, 3], 21, -3),
+  );
+  const scan = high.scanFrames(from, raw.length, 2, from + 24576, from + 28672, true);
+  assert.deepEqual(scan, { records: 2, consumed: raw.length, needed: 0, fault: undefined });
+});
+
 // ---- twin against WebAssembly, on good, odd and hostile bytes ----------------------------------------------------
 
 const int64 = fc.oneof(
