@@ -15,8 +15,15 @@ def test_each_sample_once_a_pass_and_equal_batches_at_every_world_size():
     rng = random.Random(3)
     for _ in range(20):
         extents = [rng.randint(0, 30) for _ in range(rng.randint(1, 9))] + [rng.randint(1, 30)]
-        options = {"seed": rng.getrandbits(64), "shuffle": rng.choice(["window", "global", "none"]), "lanes": rng.randint(1, 9),
-                   "window": rng.randint(1, 40), "last": "carry", "global_batch": 24, "from": 0}  # fmt: skip
+        options = {
+            "seed": rng.getrandbits(64),
+            "shuffle": rng.choice(["window", "global", "none"]),
+            "lanes": rng.randint(1, 9),
+            "window": rng.randint(1, 40),
+            "last": "carry",
+            "global_batch": 24,
+            "from": 0,
+        }
         order = reference.Order(extents, options)
         for epoch in range(2):
             served = [order.locate(p)[3] for p in range(epoch * order.n, (epoch + 1) * order.n)]

@@ -66,29 +66,54 @@ async function described(path: string, flags: Flags): Promise<PlanData> {
   } catch (error) {
     throw new Usage("a description must be a readable JSON file", { file: path }, "see docs/reference/order.md", error);
   }
-  const shape = describe(value, { ...(flags.maxLength === undefined ? {} : { maxLength: flags.maxLength }), ...(columns === undefined ? {} : { columns }) }, path);
+  const shape = describe(
+    value,
+    {
+      ...(flags.maxLength === undefined ? {} : { maxLength: flags.maxLength }),
+      ...(columns === undefined ? {} : { columns }),
+    },
+    path,
+  );
   const resolved = resolveOrder(shape.view, options(flags));
   const table = shape.extents(resolved.extentBlocks);
   return {
-    view: shape.view, resolved, extents: table, extentBytes: extentBytes(table, shape.shardBytes, shape.isStream),
-    shards: shape.shards, storedRowBytes: storedRowBytes(shape.view.rowBytes), slotRowBytes: shape.view.rowBytes,
+    view: shape.view,
+    resolved,
+    extents: table,
+    extentBytes: extentBytes(table, shape.shardBytes, shape.isStream),
+    shards: shape.shards,
+    storedRowBytes: storedRowBytes(shape.view.rowBytes),
+    slotRowBytes: shape.view.rowBytes,
   };
 }
 
 async function indexed(path: string, flags: Flags): Promise<PlanData> {
   return await withStorage(async (storage) => {
     const index = await openIndex(path, { storage, indexDir: flags.indexDir });
-    if (index === undefined) throw new IndexMissing("there is no index", { file: path }, indexCommand(path, flags.indexDir));
+    if (index === undefined)
+      throw new IndexMissing("there is no index", { file: path }, indexCommand(path, flags.indexDir));
     const columns = flags.columns?.split(",");
-    const layout = viewLayout(index.schema, { columns, maxLength: flags.maxLength ?? 512, padId: 0, strict: false }, index.root);
+    const layout = viewLayout(
+      index.schema,
+      { columns, maxLength: flags.maxLength ?? 512, padId: 0, strict: false },
+      index.root,
+    );
     const view: OrderView = await orderView(index, "", layout.nominalBytes);
     const resolved = resolveOrder(view, options(flags));
     const table = await extents(index, resolved.extentBlocks);
     const { shards } = index;
     return {
-      view, resolved, extents: table,
-      extentBytes: extentBytes(table, (shard) => shards[shard]!.size, (shard) => shards[shard]!.encoding !== "plain"),
-      shards: shards.length, storedRowBytes: layout.rowBytes, slotRowBytes: layout.columns.reduce((sum, column) => sum + column.bytes, 0),
+      view,
+      resolved,
+      extents: table,
+      extentBytes: extentBytes(
+        table,
+        (shard) => shards[shard]!.size,
+        (shard) => shards[shard]!.encoding !== "plain",
+      ),
+      shards: shards.length,
+      storedRowBytes: layout.rowBytes,
+      slotRowBytes: layout.columns.reduce((sum, column) => sum + column.bytes, 0),
     };
   });
 }
@@ -106,21 +131,51 @@ function asText({ data, order, node, storage, epoch, betterLanes, notes }: Plan,
   const percent = (share: number) => `${(share * 100).toFixed(share >= 0.9995 || share === 0 ? 0 : 1)} %`;
   const mode = order.held ? "global, held in memory" : order.shuffle;
   const rows: [string, string][] = [
-    ["data", `${formatCount(data.shards)} shards, ${formatSize(data.bytes)}, ${formatCount(data.samples)} samples of ${formatSize(data.recordBytes)}`],
-    ["order", `${mode}: ${formatCount(order.lanes)} lanes, ${formatCount(order.extents)} extents of ${formatSize(order.extentBytes)}`],
+    [
+      "data",
+      `${formatCount(data.shards)} shards, ${formatSize(data.bytes)}, ${formatCount(data.samples)} samples of ${formatSize(data.recordBytes)}`,
+    ],
+    [
+      "order",
+      `${mode}: ${formatCount(order.lanes)} lanes, ${formatCount(order.extents)} extents of ${formatSize(order.extentBytes)}`,
+    ],
     ["shuffle window", `${formatCount(order.shuffleWindow)} samples (${formatCount(order.window)} a lane)`],
-    ["steps an epoch", `${formatCount(order.steps)}, optimizer steps ${formatCount(order.optimizerSteps)} of ${formatCount(order.globalBatch)} samples`],
-    ["memory a node", `${formatSize(node.memory.total)}: rows ${formatSize(node.memory.rows)} (${formatCount(node.lanes)} lanes), raw ${formatSize(node.memory.raw)}, slots ${formatSize(node.memory.slots)}`],
-    ["opens a node", `${formatCount(node.opens)} of ${formatCount(data.shards)} shards in an epoch, each once at a time for all its ${formatCount(ranks / nodes)} ranks`],
-    ["reads a node", `${formatSize(node.bytes)} in ${formatCount(Math.ceil(node.reads))} reads of ${formatSize(node.readBytes)}; ${percent(node.mergedShare)} of the bytes in reads of 8MiB or more`],
-    ["first 1 %", `${formatCount(storage.firstPercent.shards)} shards, ${formatCount(storage.firstPercent.extents)} extents`],
-    ["amplification", `an extent is read by ${storage.readers.toFixed(2)} of ${nodes} nodes (at most ${storage.mostReaders})`],
+    [
+      "steps an epoch",
+      `${formatCount(order.steps)}, optimizer steps ${formatCount(order.optimizerSteps)} of ${formatCount(order.globalBatch)} samples`,
+    ],
+    [
+      "memory a node",
+      `${formatSize(node.memory.total)}: rows ${formatSize(node.memory.rows)} (${formatCount(node.lanes)} lanes), raw ${formatSize(node.memory.raw)}, slots ${formatSize(node.memory.slots)}`,
+    ],
+    [
+      "opens a node",
+      `${formatCount(node.opens)} of ${formatCount(data.shards)} shards in an epoch, each once at a time for all its ${formatCount(ranks / nodes)} ranks`,
+    ],
+    [
+      "reads a node",
+      `${formatSize(node.bytes)} in ${formatCount(Math.ceil(node.reads))} reads of ${formatSize(node.readBytes)}; ${percent(node.mergedShare)} of the bytes in reads of 8MiB or more`,
+    ],
+    [
+      "first 1 %",
+      `${formatCount(storage.firstPercent.shards)} shards, ${formatCount(storage.firstPercent.extents)} extents`,
+    ],
+    [
+      "amplification",
+      `an extent is read by ${storage.readers.toFixed(2)} of ${nodes} nodes (at most ${storage.mostReaders})`,
+    ],
   ];
   if (epoch !== undefined) {
-    rows.push(["epoch", `${formatDuration(epoch.seconds)} if no step waits: ${formatCount(Math.round(epoch.samplesPerSecond))} samples/s, ${formatSize(epoch.nodeBytesPerSecond)}/s a node`]);
+    rows.push([
+      "epoch",
+      `${formatDuration(epoch.seconds)} if no step waits: ${formatCount(Math.round(epoch.samplesPerSecond))} samples/s, ${formatSize(epoch.nodeBytesPerSecond)}/s a node`,
+    ]);
   }
   if (betterLanes !== undefined) {
-    rows.push(["better", `--lanes ${betterLanes.lanes}: an extent would be read by about ${betterLanes.readers.toFixed(2)} nodes (another order: only at the start of a run)`]);
+    rows.push([
+      "better",
+      `--lanes ${betterLanes.lanes}: an extent would be read by about ${betterLanes.readers.toFixed(2)} nodes (another order: only at the start of a run)`,
+    ]);
   }
   const lines = rows.map(([name, text]) => `${name.padEnd(15)} ${text}`);
   return [...lines, ...notes.map((note) => `note: ${note}`)].join("\n");

@@ -6,11 +6,10 @@ import { formatCount, formatSize } from "../base/units.ts";
 import { IndexMissing, indexCommand } from "../dataset/errors.ts";
 import { extents, orderView } from "../dataset/extents.ts";
 import { openIndex } from "../dataset/index-read.ts";
-import type { DatasetIndex } from "../dataset/types.ts";
 import { ProofInvalid, ProofMismatch, StateInvalid } from "../order/errors.ts";
 import { Order } from "../order/order.ts";
-import { compareProof, readProof, type Proof, type ProofReport } from "../order/proof-files.ts";
-import { shardKey, type Identity } from "../order/proof.ts";
+import { checkReport, compareProof, readProof, type Proof, type ProofReport } from "../order/proof-files.ts";
+import { identities } from "../order/proof.ts";
 import { checkState, parseState, progressOf } from "../order/state.ts";
 import type { OrderState } from "../order/types.ts";
 import { printLine, wantsJson, withStorage } from "./command.ts";
@@ -42,8 +41,10 @@ export function register(program: Command): void {
       const proof = readProof(await proofFiles(run));
       const expected = await stateFor(proof, run, flags.state);
       const report = await verify(proof, expected, flags);
-      await printLine(wantsJson(command) ? JSON.stringify({ ...report, tornLines: proof.tornLines }) : reportText(report, proof));
-      failOn(report);
+      await printLine(
+        wantsJson(command) ? JSON.stringify({ ...report, tornLines: proof.tornLines }) : reportText(report, proof),
+      );
+      checkReport(report);
     });
 }
 
@@ -62,16 +63,23 @@ async function proofFiles(run: string): Promise<{ name: string; text: string }[]
     const names = await readdir(folder).catch(() => []);
     const found = names.filter((name) => /^\d+-.*\.jsonl$/.test(name)).sort();
     if (found.length === 0) continue;
-    return await Promise.all(found.map(async (name) => ({ name: join(folder, name), text: await readFile(join(folder, name), "utf8") })));
+    return await Promise.all(
+      found.map(async (name) => ({ name: join(folder, name), text: await readFile(join(folder, name), "utf8") })),
+    );
   }
-  throw new ProofInvalid("there is no proof: found no RANK-START.jsonl", { file: run }, "train with proof_dir=, or name the folder that holds proof/");
+  throw new ProofInvalid(
+    "there is no proof: found no RANK-START.jsonl",
+    { file: run },
+    "train with proof_dir=, or name the folder that holds proof/",
+  );
 }
 
 async function stateFor(proof: Proof, run: string, file: string | undefined): Promise<OrderState> {
   if (file !== undefined) return await readState(file);
   if (proof.states.length === 1) return parseState(proof.states[0], run);
   throw new ProofMismatch(
-    `the proof files name ${proof.states.length} different orders, expected one`, { file: run },
+    `the proof files name ${proof.states.length} different orders, expected one`,
+    { file: run },
     proof.states.length === 0 ? "give --state FILE" : "keep the proof of each order in a folder of its own",
   );
 }
@@ -80,66 +88,67 @@ async function verify(proof: Proof, state: OrderState, flags: VerifyFlags): Prom
   const source = state.sources[0]!;
   for (const view of proof.views) {
     if (view === source.view) continue;
-    throw new ProofMismatch(`the proof is of another view: found ${view}, expected ${source.view}`, {}, "give the state of this run");
+    throw new ProofMismatch(
+      `the proof is of another view: found ${view}, expected ${source.view}`,
+      {},
+      "give the state of this run",
+    );
   }
   return await withStorage(async (storage) => {
     const index = await openIndex(flags.data, { storage, indexDir: flags.indexDir });
-    if (index === undefined) throw new IndexMissing("there is no index", { file: flags.data }, indexCommand(flags.data, flags.indexDir));
+    if (index === undefined)
+      throw new IndexMissing("there is no index", { file: flags.data }, indexCommand(flags.data, flags.indexDir));
     const view = await orderView(index, source.view, 0);
     // Row bytes of 0: memory does not matter here, nothing is held.
-    const { resolved } = checkState(state, { ...view, streams: false }, { seed: BigInt(state.seed), globalBatch: state.segments[0]!.G });
-    return compareProof(proof, new Order(view, await extents(index, resolved.extentBlocks), resolved), identities(index, source.name));
+    const { resolved } = checkState(
+      state,
+      { ...view, streams: false },
+      { seed: BigInt(state.seed), globalBatch: state.segments[0]!.G },
+    );
+    return compareProof(
+      proof,
+      new Order(view, await extents(index, resolved.extentBlocks), resolved),
+      identities(index.shards, source.name),
+    );
   });
 }
 
-/** One sample a record: its shard's key and its number in the shard. */
-function identities(index: DatasetIndex, name: string): (sample: number) => Identity {
-  const keys = index.shards.map(({ path }) => shardKey(name, path));
-  const starts = new Float64Array(index.shards.length + 1);
-  for (const [i, { records }] of index.shards.entries()) starts[i + 1] = starts[i]! + records;
-  return (sample) => {
-    let low = 0;
-    for (let high = keys.length; high - low > 1; ) {
-      const middle = (low + high) >>> 1;
-      if (starts[middle]! <= sample) low = middle;
-      else high = middle;
-    }
-    return { shardKey: keys[low]!, record: sample - starts[low]!, token: 0 };
-  };
-}
-
-function failOn({ difference, gaps, steps }: ProofReport): void {
-  if (difference !== undefined) {
-    const { file, position, found, expected, what } = difference;
-    throw new ProofMismatch(
-      `step at position ${position}: ${what}: found ${found}, expected ${expected}`, { file },
-      "the run was not given these samples: see which change of data, code or settings came before this step",
-    );
-  }
-  const hole = gaps.find(({ skip }) => !skip);
-  if (hole !== undefined) throw new ProofMismatch(`no proof for positions ${hole.from} to ${hole.to - 1}`, {}, "samples were lost, or files of the proof are missing");
-  if (steps === 0) throw new ProofInvalid("the proof has no step of which all ranks have a line");
-}
-
-function reportText({ steps, rows, incomplete, sessions, supersededLines, gaps, difference }: ProofReport, { tornLines }: Proof): string {
-  const lines = [`${formatCount(steps)} steps, ${formatCount(rows)} samples: ${difference === undefined ? "each was served as the order says" : "equal up to the first difference"}`];
-  if (sessions > 1) lines.push(`${sessions} sessions; ${formatCount(supersededLines)} lines superseded by a later start`);
-  for (const { from, to, skip } of gaps) lines.push(`positions ${from} to ${to - 1}: ${skip ? "rest of an epoch, left out by the run" : "no proof"}`);
-  if (incomplete > 0) lines.push(`${incomplete} steps have no line of some rank (cut off by a stop) and were not compared`);
+function reportText(
+  { steps, rows, incomplete, sessions, supersededLines, gaps, difference }: ProofReport,
+  { tornLines }: Proof,
+): string {
+  const lines = [
+    `${formatCount(steps)} steps, ${formatCount(rows)} samples: ${difference === undefined ? "each was served as the order says" : "equal up to the first difference"}`,
+  ];
+  if (sessions > 1)
+    lines.push(`${sessions} sessions; ${formatCount(supersededLines)} lines superseded by a later start`);
+  for (const { from, to, skip } of gaps)
+    lines.push(`positions ${from} to ${to - 1}: ${skip ? "rest of an epoch, left out by the run" : "no proof"}`);
+  if (incomplete > 0)
+    lines.push(`${incomplete} steps have no line of some rank (cut off by a stop) and were not compared`);
   if (tornLines > 0) lines.push(`${tornLines} half-written last lines were left out`);
   return lines.join("\n");
 }
 
 function inWords(state: OrderState): string {
   const lines = [`${formatCount(Number(state.position))} samples delivered, seed ${state.seed}`];
-  for (const { name, view, samples } of state.sources) lines.push(`source ${basename(name) || name}: ${formatCount(Number(samples))} samples, view ${view}`);
+  for (const { name, view, samples } of state.sources)
+    lines.push(`source ${basename(name) || name}: ${formatCount(Number(samples))} samples, view ${view}`);
   for (const segment of state.segments) {
     const { L, window, extent, shuffle, last, G, from } = segment;
-    const kind = shuffle === "window" ? `${L} lanes, windows of ${formatCount(window)} samples` : shuffle === "global" ? "shuffled over all samples" : "in file order";
-    const unit = extent === 0 ? "whole shards" : `extents of ${extent} blocks (up to ${formatSize(extent * 4 * 1024 * 1024)})`;
+    const kind =
+      shuffle === "window"
+        ? `${L} lanes, windows of ${formatCount(window)} samples`
+        : shuffle === "global"
+          ? "shuffled over all samples"
+          : "in file order";
+    const unit =
+      extent === 0 ? "whole shards" : `extents of ${extent} blocks (up to ${formatSize(extent * 4 * 1024 * 1024)})`;
     lines.push(`from ${formatCount(Number(from))}: ${kind}; ${unit}; optimizer batches of ${G}; last="${last}"`);
   }
   const { epoch, done, epochSteps, into } = progressOf(state);
-  lines.push(`epoch ${epoch}, ${formatCount(done)} of ${formatCount(epochSteps)} optimizer batches done${into > 0 ? ` and ${formatCount(into)} samples of the next` : ""}`);
+  lines.push(
+    `epoch ${epoch}, ${formatCount(done)} of ${formatCount(epochSteps)} optimizer batches done${into > 0 ? ` and ${formatCount(into)} samples of the next` : ""}`,
+  );
   return lines.join("\n");
 }

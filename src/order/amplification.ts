@@ -108,7 +108,9 @@ export function simulate(order: Order, bytes: Float64Array, topology: Topology):
   const shardSeen = new Uint8Array(shardCount(order));
   let shardsOfFirstNode = 0;
   const nodes = new Set<number>();
-  const laneStart = Float64Array.from({ length: lanes + 1 }, (_, l) => (l === lanes ? order.samples : order.laneStart(l)));
+  const laneStart = Float64Array.from({ length: lanes + 1 }, (_, l) =>
+    l === lanes ? order.samples : order.laneStart(l),
+  );
   let lane = 0;
   for (let rank = 0; rank < extents.count; rank++) {
     const x = layout.extentAt(rank);
@@ -119,7 +121,7 @@ export function simulate(order: Order, bytes: Float64Array, topology: Topology):
     if (samples === 0) continue;
     const walked = rank % stride === 0;
     if (walked) nodes.clear();
-    for (let at = start; at < start + samples; ) {
+    for (let at = start; at < start + samples;) {
       while (laneStart[lane + 1]! <= at) lane++;
       const end = Math.min(start + samples, laneStart[lane + 1]!);
       const part = (size * (end - at)) / samples;

@@ -25,7 +25,7 @@ interface Span {
 
 function spans(epochs: Epochs, start: number, end: number): Span[] {
   const result: Span[] = [];
-  for (let at = start; at < end; ) {
+  for (let at = start; at < end;) {
     const { place } = epochs.split(at);
     const count = Math.min(end - at, epochs.length - place);
     result.push({ a: place, b: place + count, base: at - place });
@@ -75,7 +75,7 @@ export function deal(epochs: Epochs, lanes: number, start: number, step: number,
   const positions = new Float64Array(batch);
 
   let low = 0; // the last lane with before(lane) ≤ first
-  for (let high = lanes; high - low > 1; ) {
+  for (let high = lanes; high - low > 1;) {
     const middle = (low + high) >>> 1;
     if (before(all, middle, lanes) <= first) low = middle;
     else high = middle;
@@ -98,7 +98,12 @@ export function deal(epochs: Epochs, lanes: number, start: number, step: number,
 
 /** The rank that is dealt a position of the step: a formula, equal to `deal`. */
 export function owner(
-  epochs: Epochs, lanes: number, position: number, start: number, step: number, world: number,
+  epochs: Epochs,
+  lanes: number,
+  position: number,
+  start: number,
+  step: number,
+  world: number,
 ): number {
   checkStep(step, world);
   const end = epochs.stepEnd(start, step);

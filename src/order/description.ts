@@ -52,22 +52,31 @@ const GroupSchema = z.strictObject({
   max_length: whole.optional(),
   columns: whole.optional(),
 });
-const ListSchema = z.strictObject({ groups: z.array(GroupSchema).min(1), max_length: whole.optional(), columns: whole.optional() });
+const ListSchema = z.strictObject({
+  groups: z.array(GroupSchema).min(1),
+  max_length: whole.optional(),
+  columns: whole.optional(),
+});
 
 /** Parses a description. Throws ATH_DESCRIPTION_INVALID naming the field. `overrides` win over its own values. */
 export function describe(
-  input: unknown, overrides: { maxLength?: number; columns?: number } = {}, file?: string,
+  input: unknown,
+  overrides: { maxLength?: number; columns?: number } = {},
+  file?: string,
 ): DataShape {
   const where = file === undefined ? {} : { file };
   const fail = (what: string): never => {
     throw new DescriptionInvalid(
-      `description ${what}`, where,
+      `description ${what}`,
+      where,
       'write {"shards": 1000, "shard_bytes": 1073741824, "record_bytes": 1340, "max_length": 512, "columns": 2}, or a list of such groups',
     );
   };
   const wrapped = Array.isArray(input)
     ? { groups: input }
-    : typeof input === "object" && input !== null && "groups" in input ? input : { groups: [input] };
+    : typeof input === "object" && input !== null && "groups" in input
+      ? input
+      : { groups: [input] };
   const parsed = ListSchema.safeParse(wrapped);
   if (!parsed.success) {
     const issue = parsed.error.issues[0]!;
@@ -88,7 +97,8 @@ export function describe(
   });
   const shape = shapeOf(list, maxLength * width * 4);
   if (shape.shards > MAX_SHARDS) fail(`has ${shape.shards} shards, at most ${MAX_SHARDS} can be planned`);
-  if (!Number.isSafeInteger(shape.view.samples) || !Number.isSafeInteger(shape.view.bytes)) fail("is larger than 2^53 records or bytes");
+  if (!Number.isSafeInteger(shape.view.samples) || !Number.isSafeInteger(shape.view.bytes))
+    fail("is larger than 2^53 records or bytes");
   return shape;
 }
 
@@ -139,7 +149,11 @@ function extentsOf(groups: readonly ShardGroup[], extentBlocks: number): ExtentT
   });
   const count = groups.reduce((sum, group, g) => sum + group.shards * inShard[g]!.extents, 0);
   if (count > MAX_EXTENTS) {
-    throw new DescriptionInvalid(`description gives ${count} extents, at most ${MAX_EXTENTS} can be planned`, {}, "describe larger shards");
+    throw new DescriptionInvalid(
+      `description gives ${count} extents, at most ${MAX_EXTENTS} can be planned`,
+      {},
+      "describe larger shards",
+    );
   }
   const table: ExtentTable = {
     count,
@@ -170,7 +184,11 @@ function extentsOf(groups: readonly ShardGroup[], extentBlocks: number): ExtentT
 }
 
 /** Stored bytes of each extent: its blocks of the grid, cut at the shard's end; of a stream, the whole shard. */
-export function extentBytes(extents: ExtentTable, shardBytes: (shard: number) => number, stream: (shard: number) => boolean): Float64Array {
+export function extentBytes(
+  extents: ExtentTable,
+  shardBytes: (shard: number) => number,
+  stream: (shard: number) => boolean,
+): Float64Array {
   const result = new Float64Array(extents.count);
   for (let x = 0; x < extents.count; x++) {
     const shard = extents.shard[x]!;

@@ -49,9 +49,8 @@ export class Epochs {
   /** B(e): first position of the loader's epoch e. */
   begin(epoch: number): number {
     const g = this.globalBatch;
-    const offset = this.last === "carry"
-      ? quotient(this.#checked(epoch * this.length) + g - 1, g) * g
-      : epoch * this.length;
+    const offset =
+      this.last === "carry" ? quotient(this.#checked(epoch * this.length) + g - 1, g) * g : epoch * this.length;
     return this.#checked(this.from + offset);
   }
 

@@ -55,7 +55,7 @@ export class Layout {
   /** The rank whose extent holds a laid sample. */
   rankOf(laid: number): number {
     let low = 0;
-    for (let high = this.#start.length - 1; high - low > 1; ) {
+    for (let high = this.#start.length - 1; high - low > 1;) {
       const middle = (low + high) >>> 1;
       if (this.#start[middle]! <= laid) low = middle;
       else high = middle;

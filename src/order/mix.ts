@@ -74,7 +74,13 @@ export class Mixer {
 }
 
 const BUCKETS = 2048;
-let scratch = { size: 0, hi: new Uint32Array(0), lo: new Uint32Array(0), key: new Uint32Array(0), index: new Uint32Array(0) };
+let scratch = {
+  size: 0,
+  hi: new Uint32Array(0),
+  lo: new Uint32Array(0),
+  key: new Uint32Array(0),
+  index: new Uint32Array(0),
+};
 
 /**
  * The permutation of 0 … n − 1 by (mix(…prefix, i), i): exact by all 64 bits.
@@ -124,8 +130,13 @@ export function permutation(prefix: Mixer, n: number): Uint32Array {
 }
 
 function scatter(
-  fromKey: Uint32Array, fromIndex: Uint32Array, toKey: Uint32Array, toIndex: Uint32Array,
-  n: number, counts: Uint32Array, shift: number,
+  fromKey: Uint32Array,
+  fromIndex: Uint32Array,
+  toKey: Uint32Array,
+  toIndex: Uint32Array,
+  n: number,
+  counts: Uint32Array,
+  shift: number,
 ): void {
   let start = 0;
   for (let b = 0; b < BUCKETS; b++) {

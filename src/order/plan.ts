@@ -37,23 +37,35 @@ export interface PlanJob {
 export interface Plan {
   data: { shards: number; bytes: number; samples: number; blocks: number; recordBytes: number };
   order: {
-    shuffle: string; held: boolean; lanes: number; window: number; extents: number; extentBytes: number;
+    shuffle: string;
+    held: boolean;
+    lanes: number;
+    window: number;
+    extents: number;
+    extentBytes: number;
     /** Samples that are shuffled together at any moment: lanes × window. */
     shuffleWindow: number;
-    globalBatch: number; steps: number; optimizerSteps: number;
+    globalBatch: number;
+    steps: number;
+    optimizerSteps: number;
   };
   /** The node that has the most to do. */
   node: {
     lanes: number;
     memory: { rows: number; raw: number; slots: number; total: number };
-    opens: number; bytes: number; reads: number; readBytes: number;
+    opens: number;
+    bytes: number;
+    reads: number;
+    readBytes: number;
     /** Share of the bytes in merged reads of at least 8 MiB. */
     mergedShare: number;
   };
   storage: {
     /** Nodes that read an extent: mean and most. */
-    readers: number; mostReaders: number;
-    bytes: number; opens: number;
+    readers: number;
+    mostReaders: number;
+    bytes: number;
+    opens: number;
     firstPercent: { extents: number; shards: number };
   };
   /** With `stepMs`: an epoch's seconds, and what a node must read meanwhile. */
@@ -74,14 +86,21 @@ export function makePlan(data: PlanData, job: PlanJob): Plan {
   const { view, resolved, extents, shards } = data;
   const { ranks, nodes, batch, gradAccum, stepMs } = job;
   for (const [name, value] of Object.entries({ ranks, nodes, batch, gradAccum })) {
-    if (!Number.isSafeInteger(value) || value < 1) throw new OrderOption(`${name} must be a whole number ≥ 1, found ${value}`);
+    if (!Number.isSafeInteger(value) || value < 1)
+      throw new OrderOption(`${name} must be a whole number ≥ 1, found ${value}`);
   }
   if (ranks % nodes !== 0) {
-    throw new OrderOption(`ranks must be a multiple of nodes: found ${ranks} ranks on ${nodes} nodes`, {}, "give the ranks of all nodes together");
+    throw new OrderOption(
+      `ranks must be a multiple of nodes: found ${ranks} ranks on ${nodes} nodes`,
+      {},
+      "give the ranks of all nodes together",
+    );
   }
   const step = ranks * batch;
   if (resolved.globalBatch !== step * gradAccum) {
-    throw new OrderOption(`the optimizer batch of the order is ${resolved.globalBatch}, that of the job ${step * gradAccum}`);
+    throw new OrderOption(
+      `the optimizer batch of the order is ${resolved.globalBatch}, that of the job ${step * gradAccum}`,
+    );
   }
   const topology: Topology = { world: ranks, ranksPerNode: ranks / nodes, batch };
   const order = new Order(view, extents, resolved);
@@ -94,19 +113,40 @@ export function makePlan(data: PlanData, job: PlanJob): Plan {
     slots: topology.ranksPerNode * slots * batch * data.slotRowBytes,
   };
   const plan: Plan = {
-    data: { shards, bytes: view.bytes, samples: view.samples, blocks: view.blocks, recordBytes: view.bytes / view.samples },
+    data: {
+      shards,
+      bytes: view.bytes,
+      samples: view.samples,
+      blocks: view.blocks,
+      recordBytes: view.bytes / view.samples,
+    },
     order: {
-      shuffle: resolved.shuffle, held: resolved.held, lanes: resolved.lanes, window: resolved.window,
-      extents: extents.count, extentBytes: view.bytes / extents.count,
+      shuffle: resolved.shuffle,
+      held: resolved.held,
+      lanes: resolved.lanes,
+      window: resolved.window,
+      extents: extents.count,
+      extentBytes: view.bytes / extents.count,
       shuffleWindow: Math.min(resolved.lanes * resolved.window, view.samples),
-      globalBatch: resolved.globalBatch, steps, optimizerSteps: Math.floor(steps / gradAccum),
+      globalBatch: resolved.globalBatch,
+      steps,
+      optimizerSteps: Math.floor(steps / gradAccum),
     },
     node: {
-      lanes: cost.lanes, memory: { ...memory, total: memory.rows + memory.raw + memory.slots },
-      opens: cost.opens, bytes: cost.bytes, reads: cost.reads, readBytes: cost.bytes / Math.max(cost.reads, 1), mergedShare: cost.mergedShare,
+      lanes: cost.lanes,
+      memory: { ...memory, total: memory.rows + memory.raw + memory.slots },
+      opens: cost.opens,
+      bytes: cost.bytes,
+      reads: cost.reads,
+      readBytes: cost.bytes / Math.max(cost.reads, 1),
+      mergedShare: cost.mergedShare,
     },
     storage: {
-      readers: cost.readers, mostReaders: cost.mostReaders, bytes: cost.bytes * nodes, opens: cost.opens * nodes, firstPercent: cost.first,
+      readers: cost.readers,
+      mostReaders: cost.mostReaders,
+      bytes: cost.bytes * nodes,
+      opens: cost.opens * nodes,
+      firstPercent: cost.first,
     },
     notes: notes(data, cost.lanes, nodes),
   };
@@ -132,15 +172,26 @@ interface Costs {
   first: { extents: number; shards: number };
 }
 
-function costs({ view, resolved, extents, extentBytes, shards }: PlanData, order: Order, topology: Topology, nodes: number): Costs {
+function costs(
+  { view, resolved, extents, extentBytes, shards }: PlanData,
+  order: Order,
+  topology: Topology,
+  nodes: number,
+): Costs {
   const perNode = topology.ranksPerNode * topology.batch;
   if (resolved.shuffle === "global" && !resolved.held) {
     const samples = view.samples / nodes;
     const span = (RESTART_EVERY / 2) * (view.bytes / view.samples);
     const first = view.samples / 100;
     return {
-      lanes: 0, rows: perNode * 32, opens: shards, bytes: samples * span, reads: samples, mergedShare: 0,
-      readers: nodes, mostReaders: nodes,
+      lanes: 0,
+      rows: perNode * 32,
+      opens: shards,
+      bytes: samples * span,
+      reads: samples,
+      mergedShare: 0,
+      readers: nodes,
+      mostReaders: nodes,
       first: { extents: drawn(extents.count, first), shards: drawn(shards, first) },
     };
   }
@@ -152,8 +203,15 @@ function costs({ view, resolved, extents, extentBytes, shards }: PlanData, order
       reads += Math.ceil(size / READ_MOST);
     }
     return {
-      lanes: 1, rows: view.samples + perNode * 4, opens: shards, bytes: view.bytes, reads, mergedShare: merged / view.bytes,
-      readers: nodes, mostReaders: nodes, first: { extents: extents.count, shards },
+      lanes: 1,
+      rows: view.samples + perNode * 4,
+      opens: shards,
+      bytes: view.bytes,
+      reads,
+      mergedShare: merged / view.bytes,
+      readers: nodes,
+      mostReaders: nodes,
+      first: { extents: extents.count, shards },
     };
   }
   const found = simulate(order, extentBytes, topology);
@@ -161,8 +219,12 @@ function costs({ view, resolved, extents, extentBytes, shards }: PlanData, order
   return {
     lanes,
     rows: lanes * (Math.min(resolved.window, view.samples) + 2 * view.largestBlock) + perNode * 4,
-    opens: found.shardsOfFirstNode, bytes: (view.bytes * found.bytesRatio) / nodes, reads: found.reads / nodes,
-    mergedShare: found.mergedShare, readers: found.readers, mostReaders: found.mostReaders,
+    opens: found.shardsOfFirstNode,
+    bytes: (view.bytes * found.bytesRatio) / nodes,
+    reads: found.reads / nodes,
+    mergedShare: found.mergedShare,
+    readers: found.readers,
+    mostReaders: found.mostReaders,
     first: { extents: found.firstExtents, shards: found.firstShards },
   };
 }
@@ -186,7 +248,12 @@ function lanesOfNodes(lanes: number, topology: Topology, nodes: number): number 
 }
 
 /** The lane count nearest to the present one at which an extent is read by about one node; undefined if there is none to gain. */
-function betterLanes({ view, resolved }: PlanData, topology: Topology, nodes: number, now: number): { lanes: number; readers: number } | undefined {
+function betterLanes(
+  { view, resolved }: PlanData,
+  topology: Topology,
+  nodes: number,
+  now: number,
+): { lanes: number; readers: number } | undefined {
   if (resolved.shuffle !== "window" || nodes === 1 || now <= GOOD) return undefined;
   let best: { lanes: number; readers: number } | undefined;
   const distance = (lanes: number) => Math.abs(Math.log(lanes / resolved.lanes));
@@ -206,13 +273,21 @@ function notes({ view, resolved, shards }: PlanData, lanes: number, nodes: numbe
         `begins is decoded twice (at most ${resolved.lanes - 1} of ${shards} in an epoch)`,
     );
   }
-  if (resolved.held) result.push("the whole view fits the shuffle memory: each node decodes it once and keeps it, later epochs read nothing");
+  if (resolved.held)
+    result.push(
+      "the whole view fits the shuffle memory: each node decodes it once and keeps it, later epochs read nothing",
+    );
   else if (resolved.shuffle === "global") {
-    result.push('shuffle="global" reads each sample alone, from up to 64 records before it: shuffle="window" needs thousands of times fewer reads');
+    result.push(
+      'shuffle="global" reads each sample alone, from up to 64 records before it: shuffle="window" needs thousands of times fewer reads',
+    );
   }
-  if (resolved.shuffle === "none" && nodes > 1) result.push('shuffle="none" has one lane, so nodes read the same extents');
+  if (resolved.shuffle === "none" && nodes > 1)
+    result.push('shuffle="none" has one lane, so nodes read the same extents');
   if (resolved.shuffle === "window" && lanes > 0 && resolved.window * resolved.lanes < view.samples / 1000) {
-    result.push("the shuffle window is below 0.1 % of the samples: shards should hold shuffled data, or give more shuffle memory");
+    result.push(
+      "the shuffle window is below 0.1 % of the samples: shards should hold shuffled data, or give more shuffle memory",
+    );
   }
   return result;
 }

@@ -12,7 +12,7 @@
  * if (report.difference !== undefined) …
  */
 import { z } from "zod";
-import { ProofInvalid } from "./errors.ts";
+import { ProofInvalid, ProofMismatch } from "./errors.ts";
 import type { Order } from "./order.ts";
 import { expectedSum, type Identity } from "./proof.ts";
 
@@ -58,7 +58,15 @@ export interface ProofReport {
   /** Positions [from, to) that nobody vouches for, between compared steps. `skip`: the rest of an epoch was left out on purpose. */
   gaps: { from: number; to: number; skip: boolean }[];
   /** The first step that is not what the order says. */
-  difference?: { position: number; rows: number; found: string; expected: string; world: number; file: string; what: string };
+  difference?: {
+    position: number;
+    rows: number;
+    found: string;
+    expected: string;
+    world: number;
+    file: string;
+    what: string;
+  };
 }
 
 const decimal = z.string().regex(/^(0|[1-9][0-9]{0,19})$/);
@@ -114,10 +122,14 @@ export function readProof(files: readonly ProofText[]): Proof {
       const value = parseLine(line, name, i + 1);
       if ("version" in value) {
         if (value.version !== 1) {
-          throw new ProofInvalid(`proof has an unknown version: found ${value.version}, expected 1`, { file: name, line: i + 1 });
+          throw new ProofInvalid(`proof has an unknown version: found ${value.version}, expected 1`, {
+            file: name,
+            line: i + 1,
+          });
         }
         const { rank, world, time } = value;
-        if (rank >= world) throw new ProofInvalid(`rank ${rank} is not below world size ${world}`, { file: name, line: i + 1 });
+        if (rank >= world)
+          throw new ProofInvalid(`rank ${rank} is not below world size ${world}`, { file: name, line: i + 1 });
         part = { file: name, rank, world, time, start: place(value.start, name, i + 1), number: 0, lines: [] };
         parts.push(part);
         views.add(value.view);
@@ -137,7 +149,14 @@ export function readProof(files: readonly ProofText[]): Proof {
   }
   const sessions = group(parts);
   const { steps, supersededLines } = merge(sessions);
-  return { steps, sessions: sessions.length, supersededLines, tornLines, views: [...views], states: [...states.values()] };
+  return {
+    steps,
+    sessions: sessions.length,
+    supersededLines,
+    tornLines,
+    views: [...views],
+    states: [...states.values()],
+  };
 }
 
 /** A state without its position: what tells orders apart. */
@@ -150,13 +169,21 @@ function parseLine(text: string, file: string, line: number): z.infer<typeof Hea
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new ProofInvalid("proof line is not JSON", { file, line }, "the file is damaged: restore it or take it away", error);
+    throw new ProofInvalid(
+      "proof line is not JSON",
+      { file, line },
+      "the file is damaged: restore it or take it away",
+      error,
+    );
   }
   const isHeader = typeof value === "object" && value !== null && "version" in value;
   const parsed = isHeader ? Header.safeParse(value) : Line.safeParse(value);
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0]!;
-  throw new ProofInvalid(`proof ${isHeader ? "header" : "line"}, ${issue.path.join(".") || "(top)"}: ${issue.message}`, { file, line });
+  throw new ProofInvalid(
+    `proof ${isHeader ? "header" : "line"}, ${issue.path.join(".") || "(top)"}: ${issue.message}`,
+    { file, line },
+  );
 }
 
 function place(text: string, file: string, line: number): number {
@@ -213,7 +240,12 @@ function merge(sessions: readonly Session[]): { steps: ProofStep[]; supersededLi
 /** Recomputes each complete step; stops at the first that differs. */
 export function compareProof(proof: Proof, order: Order, identify: (sample: number) => Identity): ProofReport {
   const report: ProofReport = {
-    steps: 0, rows: 0, incomplete: 0, sessions: proof.sessions, supersededLines: proof.supersededLines, gaps: [],
+    steps: 0,
+    rows: 0,
+    incomplete: 0,
+    sessions: proof.sessions,
+    supersededLines: proof.supersededLines,
+    gaps: [],
   };
   let end: number | undefined;
   for (const { position, rows, sum, world, missing, file } of proof.steps) {
@@ -244,4 +276,25 @@ export function compareProof(proof: Proof, order: Order, identify: (sample: numb
     end = position + rows;
   }
   return report;
+}
+
+/** Throws ATH_PROOF_MISMATCH for a step that differs or a hole, ATH_PROOF_INVALID if nothing was compared. */
+export function checkReport({ difference, gaps, steps }: ProofReport): void {
+  if (difference !== undefined) {
+    const { file, position, found, expected, what } = difference;
+    throw new ProofMismatch(
+      `step at position ${position}: ${what}: found ${found}, expected ${expected}`,
+      { file },
+      "the run was not given these samples: see which change of data, code or settings came before this step",
+    );
+  }
+  const hole = gaps.find(({ skip }) => !skip);
+  if (hole !== undefined) {
+    throw new ProofMismatch(
+      `no proof for positions ${hole.from} to ${hole.to - 1}`,
+      {},
+      "samples were lost, or files of the proof are missing",
+    );
+  }
+  if (steps === 0) throw new ProofInvalid("the proof has no step of which all ranks have a line");
 }

@@ -61,3 +61,22 @@ export function expectedSum(order: Order, from: number, to: number, identify: (s
   }
   return sum.value;
 }
+
+/** Identities of a set with one sample a record; `shards` in file order. */
+export function identities(
+  shards: readonly { path: string; records: number }[],
+  source: string,
+): (sample: number) => Identity {
+  const keys = shards.map(({ path }) => shardKey(source, path));
+  const starts = new Float64Array(shards.length + 1);
+  for (const [i, { records }] of shards.entries()) starts[i + 1] = starts[i]! + records;
+  return (sample) => {
+    let low = 0;
+    for (let high = keys.length; high - low > 1;) {
+      const middle = (low + high) >>> 1;
+      if (starts[middle]! <= sample) low = middle;
+      else high = middle;
+    }
+    return { shardKey: keys[low]!, record: sample - starts[low]!, token: 0 };
+  };
+}

@@ -26,8 +26,15 @@ const StateSchema = z.strictObject({
   seed: u64,
   position: u64,
   sources: z
-    .array(z.strictObject({ name: z.string().max(4096), view: z.string().regex(/^[0-9a-f]{32}$/, "must be 32 hex digits"), samples: u64 }))
-    .min(1).max(1024),
+    .array(
+      z.strictObject({
+        name: z.string().max(4096),
+        view: z.string().regex(/^[0-9a-f]{32}$/, "must be 32 hex digits"),
+        samples: u64,
+      }),
+    )
+    .min(1)
+    .max(1024),
   segments: z
     .array(
       z.strictObject({
@@ -82,7 +89,11 @@ export function parseState(input: unknown, file?: string): OrderState {
   let value = input;
   if (typeof input === "string") {
     if (input.length > MAX_CHARACTERS) {
-      throw new StateInvalid(`state is too long: found ${input.length} characters, expected at most ${MAX_CHARACTERS}`, where, remedy);
+      throw new StateInvalid(
+        `state is too long: found ${input.length} characters, expected at most ${MAX_CHARACTERS}`,
+        where,
+        remedy,
+      );
     }
     try {
       value = JSON.parse(input);
@@ -116,7 +127,11 @@ export function parseState(input: unknown, file?: string): OrderState {
   for (const [s, segment] of state.segments.entries()) {
     for (const { view } of segment.sources) {
       if (view >= state.sources.length) {
-        throw new StateInvalid(`state segment ${s} names source ${view}, but there are ${state.sources.length}`, where, remedy);
+        throw new StateInvalid(
+          `state segment ${s} names source ${view}, but there are ${state.sources.length}`,
+          where,
+          remedy,
+        );
       }
     }
   }
@@ -136,7 +151,10 @@ function* numbers(state: OrderState): Generator<[string, string]> {
  * of the state instead, with the options as they are.
  */
 export function checkState(
-  state: OrderState, view: OrderView, options: OrderOptions, override = false,
+  state: OrderState,
+  view: OrderView,
+  options: OrderOptions,
+  override = false,
 ): { resolved: ResolvedOrder; position: number } {
   const source = state.sources[0]!;
   const segment = state.segments[0]!;
@@ -145,10 +163,12 @@ export function checkState(
   if (state.segments.length > 1 || state.sources.length > 1) {
     throw new StateMismatch(
       `state has ${state.sources.length} sources and ${state.segments.length} segments; this version reads one of each`,
-      {}, "use the version of Athanor that wrote it",
+      {},
+      "use the version of Athanor that wrote it",
     );
   }
-  if (position < from) throw new StateInvalid(`state position ${position} lies before its segment, which begins at ${from}`);
+  if (position < from)
+    throw new StateInvalid(`state position ${position} lies before its segment, which begins at ${from}`);
   const differs: string[] = [];
   const compare = (what: string, found: string, expected: string) => {
     if (found !== expected) differs.push(`${what}: state has ${found}, this job has ${expected}`);
@@ -160,7 +180,8 @@ export function checkState(
   if (differs.length > 0) {
     if (!override) {
       throw new StateMismatch(
-        `the state belongs to another order (${differs.join("; ")})`, {},
+        `the state belongs to another order (${differs.join("; ")})`,
+        {},
         "use the data, seed and global batch of the run that wrote it, or override=True to begin a new order here",
       );
     }

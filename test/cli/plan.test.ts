@@ -13,7 +13,10 @@ const folder = mkdtempSync(join(tmpdir(), "athanor-plan-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 function athanor(args: readonly string[]) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ["--max-old-space-size=512", main, ...args], { encoding: "utf8", timeout: 50_000 });
+  const { status, stdout, stderr } = spawnSync(process.execPath, ["--max-old-space-size=512", main, ...args], {
+    encoding: "utf8",
+    timeout: 50_000,
+  });
   return { status, stdout, stderr };
 }
 
@@ -30,7 +33,13 @@ function description(value: unknown): string {
 }
 
 test("a set of 1 PiB is planned from its description alone", () => {
-  const file = description({ shards: 1_000_000, shard_bytes: 2 ** 30, record_bytes: 1340, max_length: 512, columns: 2 });
+  const file = description({
+    shards: 1_000_000,
+    shard_bytes: 2 ** 30,
+    record_bytes: 1340,
+    max_length: 512,
+    columns: 2,
+  });
   const started = performance.now();
   const found = plan([file, "--ranks", "1024", "--nodes", "128", "--batch", "8", "--step-ms", "250"]);
   const seconds = (performance.now() - started) / 1000;
@@ -47,8 +56,21 @@ test("a set of 1 PiB is planned from its description alone", () => {
 
 test("the plan of a set of 1 TiB on 16 nodes: steps, memory, opens, reads", () => {
   const file = description([{ shards: 1000, shard_bytes: 2 ** 30, record_bytes: 1340 }]);
-  const { order, node, storage, betterLanes } = plan([file, "--ranks", "128", "--nodes", "16", "--batch", "8", "--grad-accum", "4"]);
-  assert.deepEqual([order.steps, order.optimizerSteps, order.globalBatch], [4 * Math.ceil(801_299_000 / 4096), Math.ceil(801_299_000 / 4096), 4096]);
+  const { order, node, storage, betterLanes } = plan([
+    file,
+    "--ranks",
+    "128",
+    "--nodes",
+    "16",
+    "--batch",
+    "8",
+    "--grad-accum",
+    "4",
+  ]);
+  assert.deepEqual(
+    [order.steps, order.optimizerSteps, order.globalBatch],
+    [4 * Math.ceil(801_299_000 / 4096), Math.ceil(801_299_000 / 4096), 4096],
+  );
   assert.equal(node.lanes, 4);
   assert.ok(storage.readers <= 1.2 && node.mergedShare >= 0.9 && storage.firstPercent.extents <= 128);
   // Four lanes of 4096 + 2 × 3131 rows of 4160 bytes, and some hundred rows on their way.
@@ -72,7 +94,10 @@ test("a plan of real shards agrees with their index", () => {
     assert.equal(athanor(["plan", data, "--json"]).status, 1, "no index yet");
     assert.equal(athanor(["index", data]).status, 0);
     const held = plan([data, "--batch", "10", "--columns", "input_ids", "--max-length", "16"]);
-    assert.deepEqual([held.data.samples, held.data.shards, held.order.held, held.order.steps, held.node.opens], [100, 3, true, 10, 3]);
+    assert.deepEqual(
+      [held.data.samples, held.data.shards, held.order.held, held.order.steps, held.node.opens],
+      [100, 3, true, 10, 3],
+    );
     const window = plan([data, "--batch", "10", "--shuffle-memory", "1KiB"]);
     assert.deepEqual([window.order.shuffle, window.order.window], ["window", 50]);
     assert.match(athanor(["plan", data, "--step-ms", "10"]).stdout, /100 samples/);
@@ -86,10 +111,18 @@ test("what cannot be planned is refused", () => {
   const cases: [string[], string, number][] = [
     [[file], "ATH_DESCRIPTION_INVALID", 2],
     [[join(folder, "missing.json")], "ATH_USAGE", 2],
-    [[description({ shards: 2, shard_bytes: 1000, record_bytes: 10 }), "--ranks", "3", "--nodes", "2"], "ATH_ORDER_OPTION", 2],
+    [
+      [description({ shards: 2, shard_bytes: 1000, record_bytes: 10 }), "--ranks", "3", "--nodes", "2"],
+      "ATH_ORDER_OPTION",
+      2,
+    ],
     [[file, "--ranks", "many"], "ATH_USAGE", 2],
     [[file, "--shuffle", "some"], "ATH_USAGE", 2],
-    [[description({ shards: 2, shard_bytes: 100, record_bytes: 10 }), "--last", "drop", "--batch", "64"], "ATH_ORDER_OPTION", 2],
+    [
+      [description({ shards: 2, shard_bytes: 100, record_bytes: 10 }), "--last", "drop", "--batch", "64"],
+      "ATH_ORDER_OPTION",
+      2,
+    ],
   ];
   for (const [args, code, exit] of cases) {
     const { status, stderr, stdout } = athanor(["plan", ...args, "--json"]);

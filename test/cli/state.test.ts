@@ -20,12 +20,20 @@ after(() => {
 });
 
 function athanor(...args: string[]) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], { encoding: "utf8", timeout: 50_000 });
+  const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], {
+    encoding: "utf8",
+    timeout: 50_000,
+  });
   return { status, stdout, stderr };
 }
 
 const view = {
-  fingerprint: "0123456789abcdef0123456789abcdef", samples: 100, bytes: 10_000, blocks: 3, largestBlock: 50, rowBytes: 64,
+  fingerprint: "0123456789abcdef0123456789abcdef",
+  samples: 100,
+  bytes: 10_000,
+  blocks: 3,
+  largestBlock: 50,
+  rowBytes: 64,
 };
 const resolved = resolveOrder(view, { seed: 77n, globalBatch: 12, lanes: 2, window: 30 });
 const order = new Order(view, extentsOf(counts), resolved);
@@ -35,7 +43,9 @@ const state = stateOf(resolved, 0, { name: "source", view: view.fingerprint, sam
 function write(start: number, steps: number, time: number): void {
   mkdirSync(join(run, "proof"), { recursive: true });
   for (const rank of [0, 1]) {
-    const lines = [JSON.stringify({ version: 1, rank, world: 2, start: String(start), time, view: view.fingerprint, state })];
+    const lines = [
+      JSON.stringify({ version: 1, rank, world: 2, start: String(start), time, view: view.fingerprint, state }),
+    ];
     for (let at = start; at < start + 12 * steps; at += 12) {
       const sum = new ProofSum();
       for (const position of order.deal(at, 12, 2, rank).positions) {
@@ -55,8 +65,19 @@ test("state verify recomputes a run over an epoch border and a resume from the i
   write(72, 6, 2000);
   const { status, stdout, stderr } = athanor("state", "verify", run, "--data", data, "--json");
   assert.equal(status, 0, stderr);
-  assert.deepEqual(JSON.parse(stdout), { steps: 12, rows: 144, incomplete: 0, sessions: 2, supersededLines: 6, gaps: [], tornLines: 0 });
-  assert.match(athanor("state", "verify", join(run, "proof"), "--data", data).stdout, /12 steps, 144 samples: each was served as the order says/);
+  assert.deepEqual(JSON.parse(stdout), {
+    steps: 12,
+    rows: 144,
+    incomplete: 0,
+    sessions: 2,
+    supersededLines: 6,
+    gaps: [],
+    tornLines: 0,
+  });
+  assert.match(
+    athanor("state", "verify", join(run, "proof"), "--data", data).stdout,
+    /12 steps, 144 samples: each was served as the order says/,
+  );
 });
 
 test("state verify names the first step that differs, a hole, and another view", () => {
@@ -69,7 +90,11 @@ test("state verify names the first step that differs, a hole, and another view",
     assert.deepEqual([status, error.code], [1, code]);
     assert.match(error.message, message);
   };
-  fails(good.replace(/("position":"36","rows":6,"sum":")\d+/, "$11"), "ATH_PROOF_MISMATCH", /position 36: the sum over all ranks differs/);
+  fails(
+    good.replace(/("position":"36","rows":6,"sum":")\d+/, "$11"),
+    "ATH_PROOF_MISMATCH",
+    /position 36: the sum over all ranks differs/,
+  );
   fails(good.replace(/{"position":"36"[^\n]*\n/, ""), "ATH_PROOF_MISMATCH", /no proof for positions 36 to 47/);
   fails(good.replace(`"view":"0123`, `"view":"f123`), "ATH_PROOF_MISMATCH", /another view/);
   fails(good.replace('"seed":"77"', '"seed":"78"'), "ATH_PROOF_MISMATCH", /2 different orders/);

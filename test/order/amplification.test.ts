@@ -11,7 +11,15 @@ function run(description: unknown, topology: Topology, options: Partial<OrderOpt
   const resolved = resolveOrder(shape.view, { seed: 1234n, globalBatch: topology.world * topology.batch, ...options });
   const extents = shape.extents(resolved.extentBlocks);
   const order = new Order(shape.view, extents, resolved);
-  return { order, resolved, ...simulate(order, extentBytes(extents, shape.shardBytes, () => false), topology) };
+  return {
+    order,
+    resolved,
+    ...simulate(
+      order,
+      extentBytes(extents, shape.shardBytes, () => false),
+      topology,
+    ),
+  };
 }
 
 /** Nodes that read an extent, by dealing every step of the first pass. */
@@ -65,7 +73,12 @@ test("an extent is read by at most 1.25 nodes where L is a multiple of the nodes
       assert.ok(readers <= 1.25, `${nodes} nodes, batch ${batch}: ${readers}`);
     }
   }
-  for (const [nodes, batch, lanes] of [[6, 8, 48], [3, 16, 48], [128, 8, 128], [12, 4, 96]] as const) {
+  for (const [nodes, batch, lanes] of [
+    [6, 8, 48],
+    [3, 16, 48],
+    [128, 8, 128],
+    [12, 4, 96],
+  ] as const) {
     const { readers } = run(set, { world: nodes * 8, ranksPerNode: 8, batch }, { lanes });
     assert.ok(readers <= 1.25, `${nodes} nodes, L ${lanes}: ${readers}`);
   }

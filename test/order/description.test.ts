@@ -3,17 +3,35 @@ import { test } from "node:test";
 import { describe, extentBytes } from "../../src/order/description.ts";
 
 test("a description gives the totals, blocks and extents of its shards", () => {
-  const shape = describe({ groups: [{ shards: 2, shard_bytes: 10 * 2 ** 20, records_per_shard: 1000 }, { shards: 1, shard_bytes: 2 ** 20, record_bytes: 1024 }], max_length: 128, columns: 3 });
+  const shape = describe({
+    groups: [
+      { shards: 2, shard_bytes: 10 * 2 ** 20, records_per_shard: 1000 },
+      { shards: 1, shard_bytes: 2 ** 20, record_bytes: 1024 },
+    ],
+    max_length: 128,
+    columns: 3,
+  });
   assert.deepEqual(
     { ...shape.view, fingerprint: "" },
-    { fingerprint: "", samples: 3024, bytes: 21 * 2 ** 20, blocks: 7, largestBlock: 1024, rowBytes: 1536, streams: false },
+    {
+      fingerprint: "",
+      samples: 3024,
+      bytes: 21 * 2 ** 20,
+      blocks: 7,
+      largestBlock: 1024,
+      rowBytes: 1536,
+      streams: false,
+    },
   );
   const two = shape.extents(2);
   assert.deepEqual([...two.shard], [0, 0, 1, 1, 2]);
   assert.deepEqual([...two.firstBlock], [0, 2, 0, 2, 0]);
   assert.deepEqual([...two.blocks], [2, 1, 2, 1, 1]);
   assert.deepEqual([...two.sampleStart], [0, 800, 1000, 1800, 2000, 3024]);
-  assert.deepEqual([...extentBytes(two, shape.shardBytes, shape.isStream)], [8, 2, 8, 2, 1].map((m) => m * 2 ** 20));
+  assert.deepEqual(
+    [...extentBytes(two, shape.shardBytes, shape.isStream)],
+    [8, 2, 8, 2, 1].map((m) => m * 2 ** 20),
+  );
   assert.equal(shape.extents(0).count, 3);
 });
 
@@ -39,6 +57,9 @@ test("what cannot be planned is refused by field", () => {
     [{ shards: 1, shard_bytes: 100, record_bytes: 1, shard_byte: 1 }, /shard_byte/],
     [{ shards: 1e6, shard_bytes: 1e15, records_per_shard: 1e15 }, /2\^53/],
   ];
-  for (const [input, message] of cases) assert.throws(() => describe(input), { code: "ATH_DESCRIPTION_INVALID", message });
-  assert.throws(() => describe({ shards: 1, shard_bytes: 2 ** 50, record_bytes: 1000 }).extents(1), { code: "ATH_DESCRIPTION_INVALID" });
+  for (const [input, message] of cases)
+    assert.throws(() => describe(input), { code: "ATH_DESCRIPTION_INVALID", message });
+  assert.throws(() => describe({ shards: 1, shard_bytes: 2 ** 50, record_bytes: 1000 }).extents(1), {
+    code: "ATH_DESCRIPTION_INVALID",
+  });
 });

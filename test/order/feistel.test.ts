@@ -7,7 +7,10 @@ import { vectors } from "./vectors.ts";
 test("Feistel gives the committed vectors", () => {
   for (const { seed, source, epoch, n, out } of vectors().feistel) {
     const feistel = new Feistel(BigInt(seed), source, epoch, n);
-    assert.deepEqual(out.map((_, p) => feistel.at(p)), out);
+    assert.deepEqual(
+      out.map((_, p) => feistel.at(p)),
+      out,
+    );
   }
 });
 

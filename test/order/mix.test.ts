@@ -24,9 +24,13 @@ test("mix gives the committed vectors", () => {
 
 test("mix in 32-bit halves equals 64-bit arithmetic for any fields", () => {
   fc.assert(
-    fc.property(fc.array(fc.bigInt({ min: 0n, max: MASK }), { maxLength: 7 }), fc.nat({ max: Number.MAX_SAFE_INTEGER }), (fields, last) => {
-      assert.equal(chain(fields).number(last).value, plain([...fields, BigInt(last)]));
-    }),
+    fc.property(
+      fc.array(fc.bigInt({ min: 0n, max: MASK }), { maxLength: 7 }),
+      fc.nat({ max: Number.MAX_SAFE_INTEGER }),
+      (fields, last) => {
+        assert.equal(chain(fields).number(last).value, plain([...fields, BigInt(last)]));
+      },
+    ),
   );
 });
 

@@ -5,7 +5,8 @@ import { Order } from "../../src/order/order.ts";
 import type { ResolvedOrder } from "../../src/order/types.ts";
 import { extentsOf, resolvedOf, vectors, viewOf } from "./vectors.ts";
 
-const order = (counts: readonly number[], resolved: ResolvedOrder) => new Order(viewOf(counts), extentsOf(counts), resolved);
+const order = (counts: readonly number[], resolved: ResolvedOrder) =>
+  new Order(viewOf(counts), extentsOf(counts), resolved);
 
 /** Small sets with empty extents, odd lanes and windows; G = 24 has many divisors. */
 const small = fc.record({
@@ -18,10 +19,21 @@ const small = fc.record({
 });
 type Small = typeof small extends fc.Arbitrary<infer T> ? T : never;
 
-function make({ counts, seed, mode, lanes, window, from }: Small, last: ResolvedOrder["last"], globalBatch = 24): Order {
+function make(
+  { counts, seed, mode, lanes, window, from }: Small,
+  last: ResolvedOrder["last"],
+  globalBatch = 24,
+): Order {
   const resolved: ResolvedOrder = {
-    seed, shuffle: mode, held: false, lanes: mode === "window" ? lanes : 1, window: mode === "none" ? 1 : window,
-    extentBlocks: 1, last, globalBatch, from: from * globalBatch,
+    seed,
+    shuffle: mode,
+    held: false,
+    lanes: mode === "window" ? lanes : 1,
+    window: mode === "none" ? 1 : window,
+    extentBlocks: 1,
+    last,
+    globalBatch,
+    from: from * globalBatch,
   };
   return order(counts, resolved);
 }
@@ -30,13 +42,23 @@ test("samples, epochs and deals are those of the reference", () => {
   for (const vector of vectors().order) {
     const o = order(vector.extents, resolvedOf(vector.options));
     const from = vector.options.from;
-    assert.deepEqual(vector.samples.map((_, p) => o.sampleAt(from + p)), vector.samples);
-    assert.deepEqual(vector.begin.map((_, e) => o.begin(e)), vector.begin);
+    assert.deepEqual(
+      vector.samples.map((_, p) => o.sampleAt(from + p)),
+      vector.samples,
+    );
+    assert.deepEqual(
+      vector.begin.map((_, e) => o.begin(e)),
+      vector.begin,
+    );
     for (const [position, epoch] of vector.epochOf) assert.equal(o.epochOf(position), epoch);
     for (const { start, step, world, ranks } of vector.steps) {
       for (const [rank, [positions, valid]] of ranks.entries()) {
         const dealt = o.deal(start, step, world, rank);
-        assert.deepEqual([[...dealt.positions], dealt.valid], [positions, valid], `step at ${start}, rank ${rank} of ${world}`);
+        assert.deepEqual(
+          [[...dealt.positions], dealt.valid],
+          [positions, valid],
+          `step at ${start}, rank ${rank} of ${world}`,
+        );
       }
     }
   }
@@ -49,7 +71,10 @@ test("carry: every sample exactly once a pass, over epoch borders", () => {
       for (let pass = 0; pass < 3; pass++) {
         const begin = o.resolved.from + pass * o.samples;
         const served = Array.from({ length: o.samples }, (_, p) => o.sampleAt(begin + p));
-        assert.deepEqual(served.sort((a, b) => a - b), Array.from({ length: o.samples }, (_, i) => i));
+        assert.deepEqual(
+          served.sort((a, b) => a - b),
+          Array.from({ length: o.samples }, (_, i) => i),
+        );
       }
       // The loader's epochs follow each other without a hole, in whole optimizer batches.
       for (let e = 0; e < 5; e++) {
@@ -95,7 +120,10 @@ test("pad: every sample exactly once an epoch, equal steps on all ranks", () => 
         at = o.stepEnd(at, 24);
       }
       assert.equal(at, o.begin(2));
-      assert.deepEqual(served.sort((a, b) => a - b), Array.from({ length: o.samples }, (_, i) => i));
+      assert.deepEqual(
+        served.sort((a, b) => a - b),
+        Array.from({ length: o.samples }, (_, i) => i),
+      );
     }),
   );
 });
@@ -108,12 +136,25 @@ test("the set of every optimizer batch is the same for world sizes 1 to 64 at on
       for (let batch = 0; batch < 3; batch++) {
         const begin = o.resolved.from + batch * G;
         const expected = Array.from({ length: G }, (_, i) => begin + i);
-        for (const [world, step] of [[1, 1], [1, G], [2, 32], [3, 96], [8, 64], [16, 16], [32, 192], [64, 64], [64, G]] as const) {
+        for (const [world, step] of [
+          [1, 1],
+          [1, G],
+          [2, 32],
+          [3, 96],
+          [8, 64],
+          [16, 16],
+          [32, 192],
+          [64, 64],
+          [64, G],
+        ] as const) {
           const dealt: number[] = [];
           for (let at = begin; at < begin + G; at += step) {
             for (let rank = 0; rank < world; rank++) dealt.push(...o.deal(at, step, world, rank).positions);
           }
-          assert.deepEqual(dealt.sort((a, b) => a - b), expected);
+          assert.deepEqual(
+            dealt.sort((a, b) => a - b),
+            expected,
+          );
         }
       }
     }),
@@ -123,19 +164,26 @@ test("the set of every optimizer batch is the same for world sizes 1 to 64 at on
 
 test("owner equals deal, and a deal goes by (lane, position) in equal runs", () => {
   fc.assert(
-    fc.property(small, fc.integer({ min: 1, max: 8 }), fc.integer({ min: 1, max: 9 }), fc.nat({ max: 200 }), (s, world, batch, skip) => {
-      const o = make(s, "carry");
-      const step = world * batch;
-      const start = o.resolved.from + skip;
-      const sorted = Array.from({ length: step }, (_, i) => start + i)
-        .sort((a, b) => o.locate(a).lane - o.locate(b).lane || a - b);
-      for (let rank = 0; rank < world; rank++) {
-        const { positions, valid } = o.deal(start, step, world, rank);
-        assert.equal(valid, batch);
-        assert.deepEqual([...positions], sorted.slice(rank * batch, (rank + 1) * batch));
-        for (const position of positions) assert.equal(o.owner(position, start, step, world), rank);
-      }
-    }),
+    fc.property(
+      small,
+      fc.integer({ min: 1, max: 8 }),
+      fc.integer({ min: 1, max: 9 }),
+      fc.nat({ max: 200 }),
+      (s, world, batch, skip) => {
+        const o = make(s, "carry");
+        const step = world * batch;
+        const start = o.resolved.from + skip;
+        const sorted = Array.from({ length: step }, (_, i) => start + i).sort(
+          (a, b) => o.locate(a).lane - o.locate(b).lane || a - b,
+        );
+        for (let rank = 0; rank < world; rank++) {
+          const { positions, valid } = o.deal(start, step, world, rank);
+          assert.equal(valid, batch);
+          assert.deepEqual([...positions], sorted.slice(rank * batch, (rank + 1) * batch));
+          for (const position of positions) assert.equal(o.owner(position, start, step, world), rank);
+        }
+      },
+    ),
   );
 });
 
@@ -154,40 +202,60 @@ test("seeking to any position equals having run there", () => {
 
 test("windows, pieces and positionAt say what locate says", () => {
   fc.assert(
-    fc.property(small.filter((s) => s.mode !== "global"), (s) => {
-      const o = make(s, "carry");
-      const epoch = 1;
-      let rows = 0;
-      for (let lane = 0; lane < o.lanes; lane++) {
-        for (let w = 0; w < o.windows(lane); w++) {
-          const { firstRow, rows: count, perm } = o.window(epoch, lane, w);
-          const laid = o.pieces(epoch, lane, firstRow, firstRow + count).flatMap(({ extent, first, count: n }) =>
-            Array.from({ length: n }, (_, i) => o.extents.sampleStart[extent]! + first + i),
-          );
-          assert.equal(laid.length, count);
-          for (let i = 0; i < count; i++) {
-            const position = o.positionAt(epoch, lane, firstRow + i);
-            assert.deepEqual(o.locate(position), { epoch, lane, row: firstRow + i, sample: laid[perm[i]!] });
+    fc.property(
+      small.filter((s) => s.mode !== "global"),
+      (s) => {
+        const o = make(s, "carry");
+        const epoch = 1;
+        let rows = 0;
+        for (let lane = 0; lane < o.lanes; lane++) {
+          for (let w = 0; w < o.windows(lane); w++) {
+            const { firstRow, rows: count, perm } = o.window(epoch, lane, w);
+            const laid = o
+              .pieces(epoch, lane, firstRow, firstRow + count)
+              .flatMap(({ extent, first, count: n }) =>
+                Array.from({ length: n }, (_, i) => o.extents.sampleStart[extent]! + first + i),
+              );
+            assert.equal(laid.length, count);
+            for (let i = 0; i < count; i++) {
+              const position = o.positionAt(epoch, lane, firstRow + i);
+              assert.deepEqual(o.locate(position), { epoch, lane, row: firstRow + i, sample: laid[perm[i]!] });
+            }
+            rows += count;
           }
-          rows += count;
+          assert.equal(
+            o.laneRows(lane),
+            Array.from({ length: o.windows(lane) }, (_, w) => o.window(epoch, lane, w).rows).reduce((a, b) => a + b, 0),
+          );
         }
-        assert.equal(o.laneRows(lane), Array.from({ length: o.windows(lane) }, (_, w) => o.window(epoch, lane, w).rows).reduce((a, b) => a + b, 0));
-      }
-      assert.equal(rows, o.samples);
-    }),
+        assert.equal(rows, o.samples);
+      },
+    ),
   );
 });
 
 test("another seed and another epoch give another order", () => {
   const counts = Array.from({ length: 40 }, () => 25);
-  const base = resolvedOf({ seed: "1", shuffle: "window", lanes: 4, window: 50, last: "carry", global_batch: 8, from: 0 });
-  const first = (resolved: ResolvedOrder, begin: number) => Array.from({ length: 200 }, (_, p) => order(counts, resolved).sampleAt(begin + p));
+  const base = resolvedOf({
+    seed: "1",
+    shuffle: "window",
+    lanes: 4,
+    window: 50,
+    last: "carry",
+    global_batch: 8,
+    from: 0,
+  });
+  const first = (resolved: ResolvedOrder, begin: number) =>
+    Array.from({ length: 200 }, (_, p) => order(counts, resolved).sampleAt(begin + p));
   assert.notDeepEqual(first(base, 0), first({ ...base, seed: 2n }, 0));
   assert.notDeepEqual(first(base, 0), first(base, 1000));
 });
 
 test("positions outside the order are refused", () => {
-  const o = order([10], resolvedOf({ seed: "1", shuffle: "window", lanes: 1, window: 5, last: "carry", global_batch: 4, from: 4 }));
+  const o = order(
+    [10],
+    resolvedOf({ seed: "1", shuffle: "window", lanes: 1, window: 5, last: "carry", global_batch: 4, from: 4 }),
+  );
   for (const position of [3, -1, 4.5, 2 ** 53, Number.NaN, Number.POSITIVE_INFINITY]) {
     assert.throws(() => o.locate(position), { code: "ATH_ORDER_POSITION" }, String(position));
     assert.throws(() => o.epochOf(position), { code: "ATH_ORDER_POSITION" }, String(position));
@@ -195,5 +263,7 @@ test("positions outside the order are refused", () => {
   assert.throws(() => o.deal(4, 5, 2, 0), { code: "ATH_ORDER_OPTION" });
   assert.throws(() => o.deal(4, 4, 2, 2), { code: "ATH_ORDER_OPTION" });
   assert.throws(() => o.owner(8, 4, 4, 2), { code: "ATH_ORDER_OPTION" });
-  assert.throws(() => new Order({ ...viewOf([10]), samples: 11 }, extentsOf([10]), o.resolved), { code: "ATH_ORDER_OPTION" });
+  assert.throws(() => new Order({ ...viewOf([10]), samples: 11 }, extentsOf([10]), o.resolved), {
+    code: "ATH_ORDER_OPTION",
+  });
 });

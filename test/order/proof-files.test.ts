@@ -34,11 +34,18 @@ const check = (files: ProofText[]) => compareProof(readProof(files), order, iden
 
 test("an unbroken run is proved, over an epoch border", () => {
   const report = check(served(4, 24, 0, 10, 1000));
-  assert.deepEqual({ ...report, gaps: report.gaps.length }, { steps: 10, rows: 240, incomplete: 0, sessions: 1, supersededLines: 0, gaps: 0 });
+  assert.deepEqual(
+    { ...report, gaps: report.gaps.length },
+    { steps: 10, rows: 240, incomplete: 0, sessions: 1, supersededLines: 0, gaps: 0 },
+  );
 });
 
 test("killed, then resumed twice at other world sizes: later lines supersede, nothing is lost or repeated", () => {
-  const files = [...served(4, 24, 0, [5, 6, 5, 5], 1000), ...served(2, 12, 96, [4, 4], 2000), ...served(8, 24, 120, 4, 3000)];
+  const files = [
+    ...served(4, 24, 0, [5, 6, 5, 5], 1000),
+    ...served(2, 12, 96, [4, 4], 2000),
+    ...served(8, 24, 120, 4, 3000),
+  ];
   // In any order of reading.
   for (const list of [files, files.toReversed()]) {
     const report = check(list);
@@ -57,13 +64,26 @@ test("a rank that has no line yet leaves the step uncompared", () => {
 
 test("a repeated, a lost and an exchanged sample are each found, at the first step that differs", () => {
   const good = served(2, 24, 0, 6, 1000);
-  const exchange = (text: string, n: number, line: string) => text.split("\n").map((l, i) => (i === n ? line : l)).join("\n");
-  const wrong = { ...good[1]!, text: exchange(good[1]!.text, 3, JSON.stringify({ position: "48", rows: 12, sum: "1" })) };
+  const exchange = (text: string, n: number, line: string) =>
+    text
+      .split("\n")
+      .map((l, i) => (i === n ? line : l))
+      .join("\n");
+  const wrong = {
+    ...good[1]!,
+    text: exchange(good[1]!.text, 3, JSON.stringify({ position: "48", rows: 12, sum: "1" })),
+  };
   assert.equal(check([good[0]!, wrong]).difference?.position, 48);
   assert.match(check([good[0]!, wrong]).difference!.what, /sum over all ranks differs/);
-  const short = { ...good[1]!, text: exchange(good[1]!.text, 5, JSON.stringify({ position: "96", rows: 11, sum: "1" })) };
+  const short = {
+    ...good[1]!,
+    text: exchange(good[1]!.text, 5, JSON.stringify({ position: "96", rows: 11, sum: "1" })),
+  };
   assert.equal(check([good[0]!, short]).difference?.position, 96);
-  const huge = { ...good[1]!, text: exchange(good[1]!.text, 2, JSON.stringify({ position: "24", rows: 1e15, sum: "1" })) };
+  const huge = {
+    ...good[1]!,
+    text: exchange(good[1]!.text, 2, JSON.stringify({ position: "24", rows: 1e15, sum: "1" })),
+  };
   assert.match(check([good[0]!, huge]).difference!.what, /more rows/);
 });
 
@@ -77,7 +97,10 @@ test("a hole is reported; leaving the rest of an epoch out is a skip", () => {
 test("an epoch begun anew in the same file supersedes its first lines", () => {
   const files = [0, 1].map((rank): ProofText => {
     const header = JSON.stringify({ version: 1, rank, world: 2, start: "0", time: 1000 + rank, view: "v" });
-    return { name: `${rank}.jsonl`, text: `${[header, ...[0, 24, 48, 0, 24].map((at) => line(2, 24, at, rank))].join("\n")}\n` };
+    return {
+      name: `${rank}.jsonl`,
+      text: `${[header, ...[0, 24, 48, 0, 24].map((at) => line(2, 24, at, rank))].join("\n")}\n`,
+    };
   });
   const report = check(files);
   assert.deepEqual([report.steps, report.rows, report.supersededLines, report.sessions], [2, 48, 6, 2]);
@@ -87,7 +110,10 @@ test("a torn last line is left out, any other damage is an error with file and l
   const [a, b] = served(2, 24, 0, 3, 1000) as [ProofText, ProofText];
   const torn = readProof([a, { ...b, text: b.text.slice(0, -9) }]);
   assert.equal(torn.tornLines, 1);
-  assert.deepEqual(torn.steps.map((s) => s.missing), [[], [], [1]]);
+  assert.deepEqual(
+    torn.steps.map((s) => s.missing),
+    [[], [], [1]],
+  );
   const lines = b.text.split("\n");
   const damage: [number, string, RegExp][] = [
     [2, "{", /1001\.jsonl, line 3: proof line is not JSON/],

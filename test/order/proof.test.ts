@@ -14,7 +14,8 @@ test("row hashes and shard keys are the committed vectors", () => {
 test("sums do not depend on who adds them, and wrap at 2^64", () => {
   const counts = [13, 20, 17];
   const order = new Order(
-    viewOf(counts), extentsOf(counts),
+    viewOf(counts),
+    extentsOf(counts),
     resolvedOf({ seed: "5", shuffle: "window", lanes: 3, window: 6, last: "carry", global_batch: 24, from: 0 }),
   );
   const identify = (sample: number) => ({ shardKey: BigInt(sample >> 3), record: sample & 7, token: 0 });

@@ -4,7 +4,14 @@ import { resolveOrder } from "../../src/order/resolve.ts";
 import type { OrderOptions, OrderView } from "../../src/order/types.ts";
 import { vectors } from "./vectors.ts";
 
-const view: OrderView = { fingerprint: "0".repeat(32), samples: 10_000_000, bytes: 1e10, blocks: 2400, largestBlock: 4200, rowBytes: 4096 };
+const view: OrderView = {
+  fingerprint: "0".repeat(32),
+  samples: 10_000_000,
+  bytes: 1e10,
+  blocks: 2400,
+  largestBlock: 4200,
+  rowBytes: 4096,
+};
 
 test("resolved options are those of the reference", () => {
   for (const { view: v, options: o, resolved } of vectors().resolve) {
@@ -15,11 +22,24 @@ test("resolved options are those of the reference", () => {
     if (o.window !== undefined) options.window = o.window;
     if (o.unit !== undefined) options.unit = o.unit;
     const found = resolveOrder(
-      { fingerprint: "", samples: v.samples, bytes: v.bytes, blocks: v.blocks, largestBlock: v.largest_block, rowBytes: v.row_bytes },
+      {
+        fingerprint: "",
+        samples: v.samples,
+        bytes: v.bytes,
+        blocks: v.blocks,
+        largestBlock: v.largest_block,
+        rowBytes: v.row_bytes,
+      },
       options,
     );
     assert.deepEqual(
-      { shuffle: found.shuffle, held: found.held, lanes: found.lanes, extent: found.extentBlocks, window: found.window },
+      {
+        shuffle: found.shuffle,
+        held: found.held,
+        lanes: found.lanes,
+        extent: found.extentBlocks,
+        window: found.window,
+      },
       resolved,
     );
   }
@@ -38,14 +58,21 @@ test("options that cannot be are refused by name", () => {
     [{ shuffle: "none", lanes: 2 }, /belong to shuffle="window"/],
   ];
   for (const [options, message] of bad) {
-    assert.throws(() => resolveOrder(view, { seed: 1n, globalBatch: 8, ...options }), { code: "ATH_ORDER_OPTION", message });
+    assert.throws(() => resolveOrder(view, { seed: 1n, globalBatch: 8, ...options }), {
+      code: "ATH_ORDER_OPTION",
+      message,
+    });
   }
-  assert.throws(() => resolveOrder({ ...view, samples: 0 }, { seed: 1n, globalBatch: 8 }), { code: "ATH_ORDER_OPTION" });
+  assert.throws(() => resolveOrder({ ...view, samples: 0 }, { seed: 1n, globalBatch: 8 }), {
+    code: "ATH_ORDER_OPTION",
+  });
 });
 
 test("a stream refuses global unless it is held", () => {
   const streams = { ...view, streams: true };
-  assert.throws(() => resolveOrder(streams, { seed: 1n, globalBatch: 8, shuffle: "global" }), { code: "ATH_ORDER_STREAM" });
+  assert.throws(() => resolveOrder(streams, { seed: 1n, globalBatch: 8, shuffle: "global" }), {
+    code: "ATH_ORDER_STREAM",
+  });
   assert.equal(resolveOrder(streams, { seed: 1n, globalBatch: 8 }).shuffle, "window");
   assert.equal(resolveOrder({ ...streams, samples: 1000 }, { seed: 1n, globalBatch: 8, shuffle: "global" }).held, true);
 });

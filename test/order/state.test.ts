@@ -6,7 +6,12 @@ import { checkState, parseState, stateOf } from "../../src/order/state.ts";
 import type { OrderOptions, OrderView } from "../../src/order/types.ts";
 
 const view: OrderView = {
-  fingerprint: "0123456789abcdef0123456789abcdef", samples: 10_000_000, bytes: 1e10, blocks: 2400, largestBlock: 4200, rowBytes: 4096,
+  fingerprint: "0123456789abcdef0123456789abcdef",
+  samples: 10_000_000,
+  bytes: 1e10,
+  blocks: 2400,
+  largestBlock: 4200,
+  rowBytes: 4096,
 };
 const options: OrderOptions = { seed: (1n << 64n) - 1n, globalBatch: 256 };
 const resolved = resolveOrder(view, options);
@@ -21,7 +26,13 @@ test("a state survives JSON and gives back order and position", () => {
 });
 
 test("what the segment holds wins over the options", () => {
-  const other: OrderOptions = { ...options, shuffle: "none", last: "drop", shuffleMemory: 1, lanes: undefined as never };
+  const other: OrderOptions = {
+    ...options,
+    shuffle: "none",
+    last: "drop",
+    shuffleMemory: 1,
+    lanes: undefined as never,
+  };
   delete other.lanes;
   assert.deepEqual(checkState(state, view, other).resolved, resolved);
 });
@@ -47,7 +58,9 @@ test("a held order resumes where there is less memory, a stream does not", () =>
   assert.equal(held.held, true);
   const kept = stateOf(held, 0, { name: "data", view: view.fingerprint, samples: 1000 });
   assert.deepEqual(checkState(kept, tiny, { ...options, shuffleMemory: 10 }).resolved, { ...held, held: false });
-  assert.throws(() => checkState(kept, { ...tiny, streams: true }, { ...options, shuffleMemory: 10 }), { code: "ATH_ORDER_STREAM" });
+  assert.throws(() => checkState(kept, { ...tiny, streams: true }, { ...options, shuffleMemory: 10 }), {
+    code: "ATH_ORDER_STREAM",
+  });
 });
 
 test("what is no state is refused with the field", () => {
@@ -70,7 +83,9 @@ test("what is no state is refused with the field", () => {
     [`"${"x".repeat(70_000)}"`, /too long/],
   ];
   for (const [input, message] of cases) assert.throws(() => parseState(input), { code: "ATH_STATE_INVALID", message });
-  assert.throws(() => checkState({ ...state, segments: [{ ...segment, from: "8192" }] }, view, options), { code: "ATH_STATE_INVALID" });
+  assert.throws(() => checkState({ ...state, segments: [{ ...segment, from: "8192" }] }, view, options), {
+    code: "ATH_STATE_INVALID",
+  });
 });
 
 test("no JSON value crashes the parser", () => {

@@ -26,7 +26,13 @@ export interface Vectors {
   }[];
   resolve: {
     view: { samples: number; bytes: number; blocks: number; largest_block: number; row_bytes: number };
-    options: { shuffle?: ShuffleMode; shuffle_memory?: number; lanes?: number; window?: number; unit?: "extent" | "shard" };
+    options: {
+      shuffle?: ShuffleMode;
+      shuffle_memory?: number;
+      lanes?: number;
+      window?: number;
+      unit?: "extent" | "shard";
+    };
     resolved: { shuffle: ShuffleMode; held: boolean; lanes: number; extent: number; window: number };
   }[];
   shardKey: { source: string; path: string; key: string }[];
