@@ -49,7 +49,6 @@ await main(async () => {
 function suites(python, scratch) {
   const pySources = ["python", "test/e2e", "test/fault", "examples", "bench"].filter((path) => hasFile(path, ".py"));
   const whole = ["test/e2e", "test/fault"].filter((path) => hasFile(path, ".py"));
-  const settings = ["--config", "python/pyproject.toml"];
   const pytest = (name, part, paths, limit) => {
     const xml = join(scratch, `${name.replaceAll(" ", "-")}.xml`);
     const args = ["-m", "pytest", ...paths, "-q", "-ra", "-c", "python/pyproject.toml", "--rootdir", "python", `--junitxml=${xml}`];
@@ -63,8 +62,8 @@ function suites(python, scratch) {
     { name: "lint", part: ["lint"], command: bin("oxlint"), args: ["--type-aware", "--deny-warnings"], limit: 5 },
     { name: "format", part: ["lint"], command: bin("oxfmt"), args: ["--check"], limit: 5 },
     { name: "dead exports", part: ["lint"], command: bin("knip"), args: ["--no-progress"], limit: 5 },
-    { name: "python lint", part: ["lint"], command: python, args: ["-m", "ruff", "check", ...settings, ...pySources], limit: 5 },
-    { name: "python format", part: ["lint"], command: python, args: ["-m", "ruff", "format", "--check", ...settings, ...pySources], limit: 5 },
+    { name: "python lint", part: ["lint"], command: python, args: ["-m", "ruff", "check", "--output-format", "concise", ...pySources], limit: 5 },
+    { name: "python format", part: ["lint"], command: python, args: ["-m", "ruff", "format", "--check", "-q", ...pySources], limit: 5 },
     { name: "python types", part: ["lint"], command: python, args: ["-m", "mypy", "--config-file", "python/pyproject.toml", "python/src"], limit: 5 },
     {
       name: "typescript tests", part: ["ts"], command: process.execPath, args: () => [...nodeArgs, ...tsTests()], limit: 20,
