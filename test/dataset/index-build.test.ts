@@ -142,7 +142,7 @@ test("cut and damaged index files are named and can be built anew", async () => 
   const results = await Promise.allSettled(opened.shards.map((_, i) => opened.blockTable(i)));
   const failed = results.filter((result) => result.status === "rejected");
   assert.equal(failed.length, 1);
-  assert.equal((failed[0]?.reason as { code: string }).code, "ATH_INDEX_CORRUPT");
+  assert.equal((failed[0]!.reason as { code: string }).code, "ATH_INDEX_CORRUPT");
 });
 
 test("a table that is gone makes only its own shard be read again", async () => {

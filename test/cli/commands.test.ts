@@ -1,0 +1,123 @@
+import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { idRecords, put, shard } from "../dataset/shards.ts";
+import { MAIN, athanor } from "./athanor.ts";
+
+const root = mkdtempSync(join(tmpdir(), "athanor-cli-"));
+after(() => rmSync(root, { recursive: true, force: true }));
+const set = join(root, "set");
+put(set, "a.tfrecord", shard(idRecords(0, 100)));
+put(set, "b.tfrecord", shard(idRecords(100, 20)));
+put(set, "README.md", "# set\n");
+
+test("index, inspect and verify agree, in words and in JSON", () => {
+  const scanned = athanor("inspect", set, "--json").lines()[0] as { indexed: boolean; fingerprint: string };
+  assert.equal(scanned.indexed, false);
+  const first = athanor("index", set, "--json");
+  assert.equal(first.code, 0, first.stderr);
+  const built = first.lines()[0] as { shards: number; records: number; read: number; fingerprint: string; ignored: { path: string }[] };
+  assert.deepEqual([built.shards, built.records, built.read, built.ignored[0]?.path], [2, 120, 2, "README.md"]);
+  assert.equal(built.fingerprint, scanned.fingerprint);
+  assert.match(athanor("index", set).stdout, /tfrecord, 2 shards \(0 read now\), 120 records/);
+
+  const words = athanor("inspect", set);
+  assert.equal(words.code, 0, words.stderr);
+  for (const part of [/2 shards/, /120 records/, /id +int64 +120 +1 +1\.0 +0 to 119/, /text +bytes/, /\{"id":\[0\]/, /how it would be read/, /not compressed/, /ignored README\.md/]) {
+    assert.match(words.stdout, part);
+  }
+  const inspected = athanor("--json", "inspect", set, "--samples", "1").lines()[0] as {
+    indexed: boolean; samples: unknown[]; reading: { extents: number; lanes: number }; totals: { records: number };
+  };
+  assert.equal(inspected.indexed, true);
+  assert.deepEqual(inspected.samples.length, 1);
+  assert.deepEqual([inspected.reading.extents, inspected.totals.records], [2, 120]);
+  assert.match(athanor("verify", set).stdout, /2 shards, 120 records, .* checked against the index: no problem/);
+});
+
+test("cat counts records over the whole set", () => {
+  const ids = (range: string): number[] => athanor("cat", set, "--records", range).lines().map((line) => (line as { id: number[] }).id[0]!);
+  assert.deepEqual(ids("98:102"), [98, 99, 100, 101]);
+  assert.deepEqual(ids(":2"), [0, 1]);
+  assert.deepEqual(ids("119:"), [119]);
+  assert.deepEqual(ids("120:130"), []);
+  assert.equal(athanor("cat", set).lines().length, 120);
+});
+
+test("verify finds a byte that changed under the same size and mtime, and names every bad shard", () => {
+  const copy = join(root, "copy");
+  const file = put(copy, "a.tfrecord", shard(idRecords(0, 100)));
+  put(copy, "b.tfrecord", shard(idRecords(100, 20)));
+  put(copy, "c.tfrecord", shard(idRecords(120, 3)));
+  execFileSync("touch", ["-d", "2026-01-01", file, join(copy, "c.tfrecord")]);
+  assert.equal(athanor("index", copy).code, 0);
+  // Other, valid content of the same size and mtime.
+  writeFileSync(file, shard(idRecords(0, 100).map((record, i) => (i === 7 ? { ...record, text: "y".repeat(40) } : record))));
+  const broken = readFileSync(join(copy, "c.tfrecord"));
+  broken[30]! ^= 1;
+  writeFileSync(join(copy, "c.tfrecord"), broken);
+  execFileSync("touch", ["-d", "2026-01-01", file, join(copy, "c.tfrecord")]);
+  const ran = athanor("verify", copy, "--json");
+  assert.equal(ran.code, 1);
+  const report = ran.lines()[0] as { shards: number; problems: { code: string; file: string }[] };
+  assert.equal(report.shards, 3);
+  assert.deepEqual(report.problems.map(({ code }) => code), ["ATH_VERIFY_MISMATCH", "ATH_RECORD_CRC"]);
+  assert.equal(ran.error().code, "ATH_VERIFY_MISMATCH");
+});
+
+test("wrong use exits with 2, a missing path with 3, both as one JSON line when asked", () => {
+  for (const args of [["inspct"], ["cat"], ["cat", set, "--records", "5:2"], ["cat", set, "--nope"], ["inspect", set, "--samples", "x"], ["index", "s3://b/p"]]) {
+    const ran = athanor(...args, "--json");
+    assert.equal(ran.code, 2, args.join(" "));
+    assert.match(ran.error().code, /^ATH_(USAGE|SOURCE_UNSUPPORTED)$/);
+    assert.equal(ran.stdout, "");
+  }
+  const missing = athanor("index", join(root, "nowhere"), "--json");
+  assert.equal(missing.code, 3);
+  assert.equal(missing.error().code, "ATH_NOT_FOUND");
+  assert.ok(!("exit" in missing.error()));
+  const words = athanor("cat", join(root, "nowhere"));
+  assert.match(words.stderr, /^athanor: .*nowhere: no such file or folder .*\[ATH_NOT_FOUND\]\n$/);
+});
+
+test("help and version are no errors", () => {
+  const { version } = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8")) as { version: string };
+  assert.deepEqual([athanor("--version").code, athanor("--version").stdout], [0, `${version}\n`]);
+  const help = athanor("--help");
+  assert.equal(help.code, 0);
+  for (const command of ["index", "inspect", "verify", "cat"]) assert.match(help.stdout, new RegExp(`^  ${command} `, "m"));
+});
+
+test("a reader that closes the pipe early is no failure", () => {
+  const many = join(root, "many");
+  put(many, "a.tfrecord", shard(idRecords(0, 20_000, 200)));
+  const script = `"$NODE" "$MAIN" cat "$SET" | head -n 1 | wc -l; echo "\${PIPESTATUS[0]}"`;
+  const { stdout, stderr } = spawnSync("bash", ["-c", script], {
+    encoding: "utf8",
+    env: { ...process.env, NODE: process.execPath, MAIN, SET: many },
+    timeout: 100_000,
+  });
+  assert.equal(stdout, "1\n0\n", stderr);
+});
+
+test("a thread that hangs in the file system does not keep a command that failed from ending", () => {
+  const hung = join(root, "hung");
+  // Two shards of three blocks: their tables are read at the same time.
+  for (const name of ["a", "b"]) put(hung, `${name}.tfrecord`, shard(idRecords(0, 10, 1 << 20)));
+  assert.equal(athanor("index", hung).code, 0);
+  const blocks = join(hung, ".athanor", "blocks");
+  const [one, other] = readdirSync(blocks);
+  truncateSync(join(blocks, one!), 10);
+  // A pipe without a writer: its open never returns, as on a lost Lustre target.
+  rmSync(join(blocks, other!));
+  execFileSync("mkfifo", [join(blocks, other!)]);
+  const started = performance.now();
+  const ran = athanor("inspect", hung, "--json");
+  assert.equal(ran.error().code, "ATH_INDEX_CORRUPT");
+  // Node joins its threads at exit: only a signal ends it now.
+  assert.equal(ran.code, null);
+  assert.ok(performance.now() - started < 60_000);
+});
