@@ -91,8 +91,8 @@ await main(async () => {
     bar("8 ranks against 1: agent CPU a sample", compared.agentCpu.median, 1.3, true);
   }
   if (only.has("opens")) {
-    const { files } = await agentOpens();
-    bar("files that an agent start opens", files.length, 60, true);
+    const { files } = await agentOpens({ source, python });
+    bar("files that an agent opens until the first batch", files.length, 60, true);
   }
   for (const { text } of verdicts) console.log(text);
   return verdicts.every(({ ok }) => ok) ? 0 : 1;

@@ -2,10 +2,11 @@
  * `athanor bench agent-opens`: how many files the start of an agent opens, by strace. Home directories are on Lustre
  * too, where each open is a round trip to the metadata server, times the nodes of a job.
  *
- * Contract: counts successful openat/open calls of the agent and its threads until it accepts connections, files below
- * /proc, /sys and /dev and folders apart: they never reach a file system of the site.
+ * Contract: counts successful openat/open calls of the agent and its threads until it accepts connections; with a data
+ * set, until a client has its first batch (threads and kernels are loaded then). Files below /proc, /sys and /dev and
+ * folders are left out: they never reach a file system of the site. Files of the data set and its index are the reader's.
  */
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
@@ -13,7 +14,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { messageOf } from "../base/errors.ts";
 import { BenchEnvironment, BenchRank } from "./errors.ts";
+import { findPython } from "./python.ts";
+
+const run = promisify(execFile);
 
 export interface AgentOpens {
   /** Distinct files opened, kernel file systems left out. */
@@ -24,11 +30,14 @@ export interface AgentOpens {
   failed: number;
   /** Milliseconds until the agent accepted, strace's slowing included. */
   readyMs: number;
+  /** Whether a client took a batch. */
+  session: boolean;
 }
 
 const READY_MS = 60_000;
 
-export async function agentOpens(): Promise<AgentOpens> {
+/** `data`: absolute path of an indexed set; `indexDir`: where its index lies when it is not beside the data. */
+export async function agentOpens(data?: { source: string; indexDir?: string; python?: string }): Promise<AgentOpens> {
   const folder = await mkdtemp(join(tmpdir(), "athanor-opens-"));
   const trace = join(folder, "strace");
   const agent = fileURLToPath(new URL("../../agent.js", import.meta.url));
@@ -56,9 +65,13 @@ export async function agentOpens(): Promise<AgentOpens> {
       await sleep(20);
     }
     const readyMs = performance.now() - start;
+    if (data !== undefined) await takeBatch(data, folder);
     child.kill("SIGTERM"); // strace ends its tracees with itself
     await closed;
-    return { ...countOpens(await readFile(trace, "latin1")), readyMs };
+    const counted = countOpens(await readFile(trace, "latin1"));
+    const own = (file: string) =>
+      [data?.source, data?.indexDir].every((root) => root === undefined || !file.startsWith(root));
+    return { ...counted, files: counted.files.filter(own), readyMs, session: data !== undefined };
   } finally {
     child.kill("SIGKILL");
     await rm(folder, { recursive: true, force: true });
@@ -66,7 +79,7 @@ export async function agentOpens(): Promise<AgentOpens> {
 }
 
 /** Counts the lines of `strace -f -e trace=openat,open`. */
-export function countOpens(trace: string): Omit<AgentOpens, "readyMs"> {
+export function countOpens(trace: string): Omit<AgentOpens, "readyMs" | "session"> {
   const files = new Set<string>();
   let [opens, failed] = [0, 0];
   // A call that another thread interrupted comes in two lines: `openat(…, "path", … <unfinished ...>` and `resumed`.
@@ -89,6 +102,18 @@ export function countOpens(trace: string): Omit<AgentOpens, "readyMs"> {
     }
   }
   return { files: [...files].toSorted(), opens, failed };
+}
+
+async function takeBatch(data: { source: string; indexDir?: string; python?: string }, runDir: string): Promise<void> {
+  const python = await findPython("numpy", data.python);
+  const code = `import sys; from athanor.numpy import Loader
+with Loader(sys.argv[1], batch_size=1, index_dir=sys.argv[2] or None) as loader: next(iter(loader))`;
+  const env = { ...python.env, ATHANOR_RUN_DIR: runDir, ATHANOR_JOB_ID: "opens", ATHANOR_AGENT: "external" };
+  try {
+    await run(python.path, ["-c", code, data.source, data.indexDir ?? ""], { env, timeout: READY_MS });
+  } catch (error) {
+    throw new BenchRank("a client of the agent under strace got no batch", {}, undefined, new Error(messageOf(error)));
+  }
 }
 
 async function accepts(path: string): Promise<boolean> {

@@ -110,13 +110,26 @@ export function register(program: Command): void {
   bench
     .command("agent-opens")
     .description("count the files that the start of an agent opens (needs strace)")
-    .action(async (_flags: unknown, command: Command) => {
-      const json = wantsJson(command);
-      const found = await agentOpens();
+    .option("--data <path>", "an indexed set: count until a client has its first batch, the set's own files left out")
+    .option("--index-dir <dir>", "where the index lies when the data is read-only")
+    .option("--python <path>", "interpreter of the client (default: $ATHANOR_PYTHON, else python3)")
+    .action(async (flags: { data?: string; indexDir?: string; python?: string }, command: Command) => {
+      const { data, indexDir, python } = flags;
+      const found = await agentOpens(
+        data === undefined
+          ? undefined
+          : {
+              source: resolve(data),
+              ...(indexDir === undefined ? {} : { indexDir: resolve(indexDir) }),
+              ...(python === undefined ? {} : { python }),
+            },
+      );
+      const until = found.session ? "a client has its first batch" : "the agent accepts";
       await printLine(
-        json
+        wantsJson(command)
           ? JSON.stringify(found)
-          : `${found.files.join("\n")}\n${found.files.length} files opened until the agent accepts (${found.opens} opens with kernel files and folders, ${found.failed} failed)`,
+          : `${found.files.join("\n")}\n${found.files.length} files opened until ${until} ` +
+              `(${found.opens} opens with kernel files, folders and data, ${found.failed} failed)`,
       );
     });
 }
