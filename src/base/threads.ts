@@ -2,8 +2,8 @@
  * Threads: starts a worker thread from a module, both from plain compiled files and from the bundled agent
  * (one `.js` for all: home directories are on Lustre too, so the agent opens few files).
  *
- * A thread module exports `run(): void`, registers itself in the bundle through `registerThread`, and reads its
- * input from `workerData.data`.
+ * A thread module exports `run(): void`, is registered in the bundle through `registerThread`, and hears all it needs
+ * through `parentPort`.
  */
 import { Worker, workerData } from "node:worker_threads";
 import { fileURLToPath } from "node:url";
@@ -14,7 +14,6 @@ export type ThreadRole = "io" | "decode";
 interface ThreadData {
   role: ThreadRole;
   module: string;
-  data: unknown;
 }
 
 const bundled = new Map<ThreadRole, () => void>();
@@ -33,15 +32,10 @@ export function runRegisteredThread(): void {
 }
 
 /** Starts a thread. `module`: URL of the compiled thread module (unused inside the bundle). */
-export function spawnThread(role: ThreadRole, module: URL, data: unknown): Worker {
+export function spawnThread(role: ThreadRole, module: URL): Worker {
   const entry =
     bundled.size > 0 ? fileURLToPath(import.meta.url) : fileURLToPath(new URL("./thread-main.js", import.meta.url));
-  const threadData: ThreadData = { role, module: module.href, data };
+  const threadData: ThreadData = { role, module: module.href };
   // Without execArgv a thread inherits flags such as --input-type, which make a file entry fail.
   return new Worker(entry, { workerData: threadData, stdout: false, stderr: false, execArgv: [] });
-}
-
-/** The `data` given to `spawnThread`, in the thread. */
-export function threadInput<T>(): T {
-  return (workerData as ThreadData).data as T;
 }

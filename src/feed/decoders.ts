@@ -45,7 +45,7 @@ export class Decoders {
   private closed = false;
 
   constructor(threads: number) {
-    this.workers = Array.from({ length: threads }, (_, index) => this.start(index));
+    this.workers = Array.from({ length: threads }, () => this.start());
   }
 
   get queued(): number {
@@ -80,8 +80,8 @@ export class Decoders {
     await Promise.all(this.workers.map((lane) => lane.worker.terminate()));
   }
 
-  private start(index: number): Lane {
-    const worker = spawnThread("decode", new URL("./decode-thread.js", import.meta.url), { index });
+  private start(): Lane {
+    const worker = spawnThread("decode", new URL("./decode-thread.js", import.meta.url));
     const lane: Lane = { worker, running: new Map() };
     worker.on("message", (answer: DecodeAnswer) => this.receive(lane, answer));
     worker.on("error", (error: Error) => this.fail(lane, error));

@@ -6,7 +6,10 @@
 import type { Kernels } from "../kernels/kernels.ts";
 import type { ReadableObject } from "../storage/types.ts";
 
-/** Bytes of a block: `file` counts the files of one shard (0, save for pairs such as `.bin/.idx`). */
+/**
+ * Bytes of a block: `file` counts the files of one shard (0, save for pairs such as `.bin/.idx`).
+ * @public
+ */
 export interface Segment {
   file: number;
   offset: number;

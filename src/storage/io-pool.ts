@@ -168,7 +168,7 @@ export class IoPool {
   }
 
   private spawn(): IoThread {
-    const worker = spawnThread("io", new URL("./io-thread.js", import.meta.url), undefined);
+    const worker = spawnThread("io", new URL("./io-thread.js", import.meta.url));
     const thread: IoThread = { worker, job: undefined };
     worker.on("message", (reply: IoReply) => this.finish(thread, reply));
     worker.on("error", (error) => this.lose(thread, error));
