@@ -49,7 +49,8 @@ def athanor(*arguments: str) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     if done.returncode != 0:
         pytest.fail(done.stderr)
-    return json.loads(done.stdout)
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return printed
 
 
 @pytest.fixture(scope="module")

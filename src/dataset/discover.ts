@@ -58,7 +58,10 @@ async function files(source: string, path: string, storage: Storage): Promise<{ 
   const names = (await storage.names(prefix)).filter((name) => pattern.test(name));
   if (names.length === 0) throw new NoShards("the glob matches no file", { file: source }, "check the pattern");
   const common = commonFolder(names);
-  return { root: join(prefix, common), paths: common === "" ? names : names.map((name) => name.slice(common.length + 1)) };
+  return {
+    root: join(prefix, common),
+    paths: common === "" ? names : names.map((name) => name.slice(common.length + 1)),
+  };
 }
 
 async function kindOf(path: string, storage: Storage): Promise<"file" | "folder" | undefined> {
@@ -108,7 +111,10 @@ export function globPattern(glob: string): RegExp {
       pattern += "[^/]";
     } else if (char === "[" && glob.indexOf("]", at + 2) > 0) {
       const end = glob.indexOf("]", at + 2);
-      const inner = glob.slice(at + 1, end).replace(/\\/g, "\\\\").replace(/\[/g, "\\[");
+      const inner = glob
+        .slice(at + 1, end)
+        .replace(/\\/g, "\\\\")
+        .replace(/\[/g, "\\[");
       pattern += inner.startsWith("!") ? `[^/${inner.slice(1)}]` : `[${inner.replace(/^\^/, "\\^")}]`;
       at = end;
     } else if (char === "{" && glob.indexOf("}", at) > 0) {

@@ -32,5 +32,8 @@ export function dataFingerprint(shards: readonly Pick<ShardRow, "path" | "size" 
 }
 
 export function viewFingerprint(data: string, view: ViewSpec): string {
-  return createHash("sha256").update(`${data}\0${canonicalJson(view)}\n`).digest("hex").slice(0, 32);
+  return createHash("sha256")
+    .update(`${data}\0${canonicalJson(view)}\n`)
+    .digest("hex")
+    .slice(0, 32);
 }

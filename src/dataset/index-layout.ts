@@ -91,7 +91,7 @@ export function encodeShards(manifest: Manifest, shards: readonly ShardRow[]): U
     pathOffset += paths[i]!.length;
   }
   const json = Buffer.from(JSON.stringify(manifest));
-  const payload = [new Uint8Array(rows.buffer), bytesOf(runRecords), bytesOf(runTokens), ...paths, json];
+  const payload = [new Uint8Array(rows.buffer), bytesOf(runRecords), bytesOf(runTokens), Buffer.concat(paths), json];
   return [header(KIND_SHARDS, payload, shards.length, runs, pathOffset, json.length), ...payload];
 }
 

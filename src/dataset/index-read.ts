@@ -32,10 +32,12 @@ export async function openIndex(source: string, place: IndexPlace): Promise<Data
   const known = new Set([...index.shards, ...index.ignored].map(({ path }) => path));
   const remedy = indexCommand(source, place.indexDir);
   const added = paths.find((path) => !known.has(path) && !isKnownNonData(path));
-  if (added !== undefined) throw new IndexStale("this file is not in the index: it came later", { file: join(root, added) }, remedy);
+  if (added !== undefined)
+    throw new IndexStale("this file is not in the index: it came later", { file: join(root, added) }, remedy);
   const present = new Set(paths);
   const gone = index.shards.find(({ path }) => !present.has(path));
-  if (gone !== undefined) throw new IndexStale("this shard of the index is gone", { file: join(root, gone.path) }, remedy);
+  if (gone !== undefined)
+    throw new IndexStale("this shard of the index is gone", { file: join(root, gone.path) }, remedy);
   return index;
 }
 
@@ -52,7 +54,12 @@ export async function readTable(storage: Storage, indexDir: string, shard: Shard
   const file = join(indexDir, "blocks", tableName(shard));
   const bytes = await readIfThere(storage, file);
   const stored = bytes === undefined ? undefined : decodeTable(bytes, file);
-  if (stored === undefined || stored.path !== shard.path || stored.size !== shard.size || stored.crc32c !== shard.crc32c) {
+  if (
+    stored === undefined ||
+    stored.path !== shard.path ||
+    stored.size !== shard.size ||
+    stored.crc32c !== shard.crc32c
+  ) {
     throw new IndexCorrupt(
       `the block table of ${shard.path} is ${stored === undefined ? "missing" : `that of ${stored.path}`}`,
       { file },
@@ -104,7 +111,8 @@ export class StoredIndex implements DatasetIndex {
     const known = this.tables.get(shard);
     if (known !== undefined) return known;
     const row = this.shards[shard];
-    if (row === undefined) return Promise.reject(new RangeError(`shard must be below ${this.shards.length}, got ${shard}`));
+    if (row === undefined)
+      return Promise.reject(new RangeError(`shard must be below ${this.shards.length}, got ${shard}`));
     const table = this.load(row).then((stored) => stored.table);
     this.tables.set(shard, table);
     // A failed read must not poison later ones.

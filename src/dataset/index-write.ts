@@ -54,7 +54,10 @@ export class IndexWriter {
     ];
     for (const path of names) {
       // Another builder may sweep the same file.
-      const age = await stat(path).then((found) => Date.now() - found.mtimeMs, () => 0);
+      const age = await stat(path).then(
+        (found) => Date.now() - found.mtimeMs,
+        () => 0,
+      );
       if (age > SWEEP_AFTER_MS) await unlink(path).catch(() => undefined);
     }
   }
@@ -78,6 +81,11 @@ export class IndexWriter {
       );
     }
     if (code === undefined) return error;
-    return new IndexWrite(`writing the index failed with ${code}`, { file: this.folder }, "free space or fix the folder, then run it again", error);
+    return new IndexWrite(
+      `writing the index failed with ${code}`,
+      { file: this.folder },
+      "free space or fix the folder, then run it again",
+      error,
+    );
   }
 }

@@ -11,7 +11,9 @@ const SUFFIXES = new Set(
     ".sha1 .sha256 .sha512 .md5 .crc .sum .index .lock .bak .tmp .part .model .pbtxt .license"
   ).split(" "),
 );
-const NAMES = new Set("LICENSE LICENCE NOTICE README CHANGELOG AUTHORS CITATION MANIFEST Makefile Dockerfile _SUCCESS _metadata".split(" "));
+const NAMES = new Set(
+  "LICENSE LICENCE NOTICE README CHANGELOG AUTHORS CITATION MANIFEST Makefile Dockerfile _SUCCESS _metadata".split(" "),
+);
 
 export function isKnownNonData(path: string): boolean {
   const name = basename(path);

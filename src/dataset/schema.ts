@@ -54,13 +54,18 @@ function mergeFields(a: Field, b: Field): Field {
   const max = pick(a.max, b.max, (x, y) => x > y);
   if (min !== undefined) field.min = min;
   if (max !== undefined) field.max = max;
-  const prefix = a.present === 0 ? b.prefixMask : b.present === 0 ? a.prefixMask : a.prefixMask === true && b.prefixMask === true;
+  const prefix =
+    a.present === 0 ? b.prefixMask : b.present === 0 ? a.prefixMask : a.prefixMask === true && b.prefixMask === true;
   if (prefix !== undefined) field.prefixMask = prefix;
   return field;
 }
 
 /** Decimal strings are compared as BigInt: they can pass 2^53. */
-function pick(a: string | undefined, b: string | undefined, better: (x: bigint, y: bigint) => boolean): string | undefined {
+function pick(
+  a: string | undefined,
+  b: string | undefined,
+  better: (x: bigint, y: bigint) => boolean,
+): string | undefined {
   if (a === undefined || b === undefined) return a ?? b;
   return better(BigInt(b), BigInt(a)) ? b : a;
 }

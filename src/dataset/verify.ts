@@ -99,14 +99,25 @@ async function verifyShard(scan: Scan, index: DatasetIndex | undefined, shard: n
   const stored = await index.blockTable(shard);
   const part = differentPart(table.table, stored);
   if (part !== undefined) {
-    throw new VerifyMismatch(`its block table in the index is wrong: ${part} differ`, { file }, "run `athanor index --rebuild`");
+    throw new VerifyMismatch(
+      `its block table in the index is wrong: ${part} differ`,
+      { file },
+      "run `athanor index --rebuild`",
+    );
   }
   return row.records;
 }
 
 function differentPart(found: BlockTable, stored: BlockTable): string | undefined {
   const columns = [
-    "firstRecord", "tokens", "segmentStart", "segmentFile", "segmentOffset", "segmentLength", "restartStart", "restarts",
+    "firstRecord",
+    "tokens",
+    "segmentStart",
+    "segmentFile",
+    "segmentOffset",
+    "segmentLength",
+    "restartStart",
+    "restarts",
   ] as const;
   return columns.find((column) => Buffer.compare(bytesOf(found[column]), bytesOf(stored[column])) !== 0);
 }

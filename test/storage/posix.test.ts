@@ -111,6 +111,19 @@ test("missing files, folders and dangling links are named", async () => {
   await storage.close();
 });
 
+test("a read that fails is tried three times over fresh descriptors, then named with errno and offset", async () => {
+  const storage = createPosixStorage({ backoffMs: 1 });
+  // Nothing is mapped at address 0: the kernel answers EIO, as a Lustre client does for a lost OST.
+  const read = storage.readShared("/proc/self/mem", undefined, new SharedArrayBuffer(8), 0, 0, 8);
+  await assert.rejects(read, {
+    code: "ATH_STORAGE_IO",
+    message: /^\/proc\/self\/mem, byte 0: the file system answered EIO 3 times/,
+  });
+  const { opens, retries, handles } = storage.stats();
+  assert.deepEqual({ opens, retries, handles }, { opens: 3, retries: 2, handles: 0 });
+  await storage.close();
+});
+
 test("lists in byte order, follows links once, leaves hidden names out", async () => {
   const root = join(folder, "tree");
   mkdirSync(join(root, "b", ".hidden"), { recursive: true });
