@@ -34,17 +34,41 @@ if (existsSync(cli)) chmodSync(cli, 0o755);
 
 const assembly = join(root, "src", "kernels", "assembly");
 const wasm = join(root, "dist", "kernels.wasm");
-if (existsSync(join(assembly, "index.ts")) && (!existsSync(wasm) || statSync(wasm).mtimeMs < Math.max(newest(assembly), newest(import.meta.dirname)))) {
+if (
+  existsSync(join(assembly, "index.ts")) &&
+  (!existsSync(wasm) || statSync(wasm).mtimeMs < Math.max(newest(assembly), newest(import.meta.dirname)))
+) {
   run("asc", [
-    "src/kernels/assembly/index.ts", "-O3", "--noAssert", "--runtime", "stub",
-    "--enable", "simd,bulk-memory,threads", "--importMemory", "--sharedMemory", "--initialMemory", "4",
-    "--maximumMemory", "65536", "--memoryBase", "1024", "-o", wasm,
+    "src/kernels/assembly/index.ts",
+    "-O3",
+    "--noAssert",
+    "--runtime",
+    "stub",
+    "--enable",
+    "simd,bulk-memory,threads",
+    "--importMemory",
+    "--sharedMemory",
+    "--initialMemory",
+    "4",
+    "--maximumMemory",
+    "65536",
+    "--memoryBase",
+    "1024",
+    "-o",
+    wasm,
   ]);
 }
 if (existsSync(join(root, "src", "agent", "main.ts"))) {
   run("esbuild", [
-    "src/agent/main.ts", "--bundle", "--platform=node", "--format=esm", "--target=node20", "--external:koffi",
-    "--outfile=dist/agent.js", "--log-level=warning", "--sourcemap",
+    "src/agent/main.ts",
+    "--bundle",
+    "--platform=node",
+    "--format=esm",
+    "--target=node20",
+    "--external:koffi",
+    "--outfile=dist/agent.js",
+    "--log-level=warning",
+    "--sourcemap",
     "--banner:js=import{createRequire as athRequire}from'node:module';const require=athRequire(import.meta.url);",
   ]);
 }

@@ -38,7 +38,9 @@ export async function ensureSetup({ python = true, build = true } = {}) {
   }
   const found = base === undefined ? undefined : await ensureVenv(base);
   if (build) await step("build", process.execPath, [join(root, "scripts", "build.mjs")], { quiet: true });
-  return found === undefined ? { python: undefined, env: { ...process.env } } : { python: found, env: pythonEnv(found) };
+  return found === undefined
+    ? { python: undefined, env: { ...process.env } }
+    : { python: found, env: pythonEnv(found) };
 }
 
 /** Environment of every Python process we start: this clone's client, the environment's tools (ninja) on PATH. */
@@ -56,7 +58,8 @@ function checkMachine(wantPython) {
   const packages = new Set();
   if (process.platform !== "linux") faults.push(`Linux is needed, this is ${process.platform}`);
   const [major, minor] = process.versions.node.split(".").map(Number);
-  if (major < 20 || (major === 20 && minor < 19)) faults.push(`Node 20.19 or later is needed, this is ${process.versions.node}`);
+  if (major < 20 || (major === 20 && minor < 19))
+    faults.push(`Node 20.19 or later is needed, this is ${process.versions.node}`);
   let base;
   if (wantPython) {
     const name = process.env.PYTHON ?? "python3";
@@ -72,13 +75,17 @@ function checkMachine(wantPython) {
       { encoding: "utf8" },
     );
     if (probe.status !== 0) {
-      faults.push(`Python 3.10 or later is needed; ${name} does not run: ${probe.error?.message ?? probe.stderr.trim()}`);
+      faults.push(
+        `Python 3.10 or later is needed; ${name} does not run: ${probe.error?.message ?? probe.stderr.trim()}`,
+      );
       packages.add("python3").add("python3-venv").add("python3-dev");
     } else {
       base = JSON.parse(probe.stdout);
       const [a, b] = base.version;
       if (a !== 3 || b < 10) {
-        faults.push(`Python 3.10 or later is needed, ${name} is ${base.version.join(".")} (PYTHON=/path/to/python names another)`);
+        faults.push(
+          `Python 3.10 or later is needed, ${name} is ${base.version.join(".")} (PYTHON=/path/to/python names another)`,
+        );
       }
       if (!base.venv) {
         faults.push("Python's venv and ensurepip modules are missing");
@@ -109,7 +116,9 @@ function nodeModulesMatch() {
   const wanted = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")).packages;
   // Optional ones may be for another platform.
   return Object.entries(wanted).every(
-    ([path, entry]) => path === "" || (installed[path] === undefined ? entry.optional === true : installed[path].version === entry.version),
+    ([path, entry]) =>
+      path === "" ||
+      (installed[path] === undefined ? entry.optional === true : installed[path].version === entry.version),
   );
 }
 
@@ -135,7 +144,9 @@ async function ensureVenv(base) {
     const { bavail, bsize } = statfsSync(cache);
     const free = Math.floor((bavail * bsize) / 1e9);
     if (free < FREE_GB) {
-      throw new SetupError(`${cache} has ${free} GB free, PyTorch needs ${FREE_GB} (ATHANOR_CACHE=/other/folder moves it)`);
+      throw new SetupError(
+        `${cache} has ${free} GB free, PyTorch needs ${FREE_GB} (ATHANOR_CACHE=/other/folder moves it)`,
+      );
     }
     rmSync(venv, { recursive: true, force: true });
     await step(`Python environment in ${venv}`, base.exe, ["-m", "venv", venv]);
@@ -182,7 +193,7 @@ async function step(name, command, args, { quiet = false } = {}) {
 async function withLock(path, work) {
   const me = `${hostname()} ${process.pid}`;
   const began = Date.now();
-  for (let said = false; ; ) {
+  for (let said = false; ;) {
     try {
       writeFileSync(path, me, { flag: "wx" });
       break;
@@ -210,7 +221,8 @@ async function withLock(path, work) {
     }
     if (!said) say(`waiting for another set-up (${owner}; lock ${path})`);
     said = true;
-    if (Date.now() - began > WAIT_MS) throw new SetupError(`${path} is held by ${owner} for 30 minutes: remove it if that is gone`);
+    if (Date.now() - began > WAIT_MS)
+      throw new SetupError(`${path} is held by ${owner} for 30 minutes: remove it if that is gone`);
     await new Promise((resolve) => setTimeout(resolve, 500));
   }
   const release = () => rmSync(path, { force: true });
@@ -235,7 +247,11 @@ function alive(pid) {
 /** Runs a script's main: a set-up fault is one message and exit 3, without a stack. */
 export async function main(work) {
   // Ctrl-C ends through `exit`, so that locks go.
-  for (const [signal, number] of [["SIGINT", 2], ["SIGTERM", 15]]) process.once(signal, () => process.exit(128 + number));
+  for (const [signal, number] of [
+    ["SIGINT", 2],
+    ["SIGTERM", 15],
+  ])
+    process.once(signal, () => process.exit(128 + number));
   try {
     process.exitCode = await work();
   } catch (error) {

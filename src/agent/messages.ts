@@ -53,7 +53,13 @@ const message = z.discriminatedUnion("type", [
   }),
   z.object({ type: z.literal("bell"), session: z.string().max(64) }),
   z.object({ type: z.literal("seek"), position: decimal }),
-  z.object({ type: z.literal("get"), indices: z.array(whole).min(1).max(1 << 20) }),
+  z.object({
+    type: z.literal("get"),
+    indices: z
+      .array(whole)
+      .min(1)
+      .max(1 << 20),
+  }),
   z.object({ type: z.literal("why") }),
   z.object({ type: z.literal("stats") }),
   z.object({ type: z.literal("close") }),
@@ -72,7 +78,9 @@ export function parseMessage(line: string): ClientMessage {
   const parsed = message.safeParse(parseJson(line));
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
-  throw new ProtocolMessage(`control line refused: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "not understood"}`);
+  throw new ProtocolMessage(
+    `control line refused: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "not understood"}`,
+  );
 }
 
 function parseJson(line: string): Record<string, unknown> {

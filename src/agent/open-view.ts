@@ -47,7 +47,11 @@ export class ViewOpener {
     const { view: request } = hello;
     const index = await this.index(hello, progress);
     const columns = request.columns ?? undefined;
-    const layout = viewLayout(index.schema, { columns, maxLength: request.max_length, padId: request.pad_id, strict: request.strict }, index.root);
+    const layout = viewLayout(
+      index.schema,
+      { columns, maxLength: request.max_length, padId: request.pad_id, strict: request.strict },
+      index.root,
+    );
     const spec = {
       columns: layout.columns.map((column) => column.name),
       max_length: request.max_length,
@@ -75,7 +79,10 @@ export class ViewOpener {
       });
       this.indexes.set(key, opening);
       // Not kept beyond the attempt: the next loader of this node looks at the files again.
-      void opening.then(() => this.indexes.delete(key), () => this.indexes.delete(key));
+      void opening.then(
+        () => this.indexes.delete(key),
+        () => this.indexes.delete(key),
+      );
     }
     try {
       return await opening;
@@ -132,4 +139,3 @@ function resolve(hello: Hello, view: OrderView): { resolved: ReturnType<typeof r
   }
   return checkState(parseState(hello.state), view, options, hello.override);
 }
-

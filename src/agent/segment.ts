@@ -63,7 +63,7 @@ export class Segment implements SlotTarget {
 
   publish(bytes: Uint8Array): void {
     const at = this.slotAt(this.next);
-    for (let done = 0; done < bytes.length; ) {
+    for (let done = 0; done < bytes.length;) {
       done += writeSync(this.fd, bytes, done, bytes.length - done, at + 8 + done);
     }
     this.write(at + slot.seq, BigInt(this.next));
@@ -118,11 +118,15 @@ export class Segment implements SlotTarget {
     const { size } = fstatSync(this.fd);
     const need = layout.headerBytes + request.slots * this.slotBytes;
     const refuse = (what: string): never => {
-      throw new SegmentRefused(`the client's segment ${what}`, { file: place },
-        "client and agent must be of the same version and see the same processes (pid namespace)");
+      throw new SegmentRefused(
+        `the client's segment ${what}`,
+        { file: place },
+        "client and agent must be of the same version and see the same processes (pid namespace)",
+      );
     };
     if (request.slots < 2) refuse(`has ${request.slots} slots, expected at least 2`);
-    if (size < need || size > layout.maxSegmentBytes) refuse(`has ${size} bytes, expected ${need} to ${layout.maxSegmentBytes}`);
+    if (size < need || size > layout.maxSegmentBytes)
+      refuse(`has ${size} bytes, expected ${need} to ${layout.maxSegmentBytes}`);
     const head = Buffer.alloc(64);
     readSync(this.fd, head, 0, head.length, 0);
     const magic = head.toString("latin1", header.magic, header.magic + 8);
@@ -153,7 +157,11 @@ function openRegular(place: string): number {
     if (!statSync(place).isFile()) throw new Error("it is not a plain file");
     return openSync(place, constants.O_RDWR);
   } catch (error) {
-    throw new SegmentRefused("the client's segment cannot be opened", { file: place },
-      "agent and clients must run as the same user in one pid namespace", error);
+    throw new SegmentRefused(
+      "the client's segment cannot be opened",
+      { file: place },
+      "agent and clients must run as the same user in one pid namespace",
+      error,
+    );
   }
 }

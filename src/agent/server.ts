@@ -130,7 +130,11 @@ export class Server {
   }
 
   /** The group for a hello: an existing one that agrees in everything, or a new one. */
-  async groupFor(hello: Hello, slotOf: (columns: ViewLayout) => SlotLayout, progress: Progress): Promise<{ group: Group; position: number }> {
+  async groupFor(
+    hello: Hello,
+    slotOf: (columns: ViewLayout) => SlotLayout,
+    progress: Progress,
+  ): Promise<{ group: Group; position: number }> {
     clearTimeout(this.leaving);
     const key = keyOf(hello);
     let room = this.rooms.get(key);
@@ -165,7 +169,8 @@ export class Server {
     const { layout: columns, source } = group.view;
     const delivered = new Set(columns.columns.map((column) => column.feature));
     const left = source.index.schema.fields.filter((field) => !delivered.has(field.name)).map((field) => field.name);
-    if (hello.view.columns === null && left.length > 0) warnings.push(`not delivered (text or bytes): ${left.join(", ")}`);
+    if (hello.view.columns === null && left.length > 0)
+      warnings.push(`not delivered (text or bytes): ${left.join(", ")}`);
     return warnings;
   }
 
@@ -199,7 +204,12 @@ export class Server {
       const slot = slotOf(view.layout);
       const { batch_size: batch, world } = hello;
       const { strict } = hello.view;
-      return new Group(view, { batch, world, strict, checkCrc: this.options.checkCrc, slot, offsets }, this.decoders, this.budget);
+      return new Group(
+        view,
+        { batch, world, strict, checkCrc: this.options.checkCrc, slot, offsets },
+        this.decoders,
+        this.budget,
+      );
     });
     const room: Room = { key, what: whatOf(hello), hello, ranks: new Set(), group, opened, users: 0 };
     this.rooms.set(key, room);
@@ -209,13 +219,17 @@ export class Server {
   private leaveRoom(room: Room): void {
     if (--room.users > 0) return;
     this.rooms.delete(room.key);
-    void room.group.then((group) => group.close(), () => undefined);
+    void room.group.then(
+      (group) => group.close(),
+      () => undefined,
+    );
   }
 
   /** A rank that asks for the same view in another order than the ranks before it is refused, and named. */
   private checkAgreement(hello: Hello, key: string): void {
     for (const room of this.rooms.values()) {
-      if (room.key === key || room.what !== whatOf(hello) || room.ranks.size === 0 || room.ranks.has(hello.rank)) continue;
+      if (room.key === key || room.what !== whatOf(hello) || room.ranks.size === 0 || room.ranks.has(hello.rank))
+        continue;
       if (hello.mode === "random" || room.hello.mode === "random") continue;
       const differs = differences(room.hello, hello);
       if (differs.length === 0) continue;
@@ -254,8 +268,14 @@ function keyOf(hello: Hello): string {
 
 function differences(a: Hello, b: Hello): string[] {
   const flat = (hello: Hello): Record<string, unknown> => ({
-    ...hello.order, world: hello.world, batch_size: hello.batch_size, pad_id: hello.view.pad_id, strict: hello.view.strict,
+    ...hello.order,
+    world: hello.world,
+    batch_size: hello.batch_size,
+    pad_id: hello.view.pad_id,
+    strict: hello.view.strict,
   });
   const [x, y] = [flat(a), flat(b)];
-  return Object.keys(y).filter((name) => x[name] !== y[name]).map((name) => `${name} is ${String(y[name])}, not ${String(x[name])}`);
+  return Object.keys(y)
+    .filter((name) => x[name] !== y[name])
+    .map((name) => `${name} is ${String(y[name])}, not ${String(x[name])}`);
 }

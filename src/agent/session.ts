@@ -96,7 +96,8 @@ export class Session {
 
   private async open(hello: Hello): Promise<void> {
     checkArithmetic(hello);
-    const progress = (stage: string, done: number, total: number): void => this.send({ type: "progress", stage, done, total });
+    const progress = (stage: string, done: number, total: number): void =>
+      this.send({ type: "progress", stage, done, total });
     const { group, position } = await this.server.groupFor(hello, this.slotOf(hello), progress);
     if (this.ended) return this.server.tidy(group);
     this.joined = { group, position };
@@ -112,7 +113,14 @@ export class Session {
       data: source.index.fingerprint,
       view: view.fingerprint,
       columns: columns.columns.map(({ name, feature, storage, width, scalar, dtype, bytes }, i) => ({
-        name, feature, storage, width, scalar, dtype, offset: slot.offsets[i], bytes,
+        name,
+        feature,
+        storage,
+        width,
+        scalar,
+        dtype,
+        offset: slot.offsets[i],
+        bytes,
       })),
       slot_bytes: slot.bytes,
       order: {
@@ -230,9 +238,12 @@ function checkArithmetic(hello: Hello): void {
   const { world, batch_size: batch, order } = hello;
   const step = world * batch;
   if (hello.rank >= world || hello.local_rank >= hello.local_world || hello.local_rank > hello.rank) {
-    throw new BatchArithmetic(`rank ${hello.rank} of ${world}, local rank ${hello.local_rank} of ${hello.local_world} cannot be`);
+    throw new BatchArithmetic(
+      `rank ${hello.rank} of ${world}, local rank ${hello.local_rank} of ${hello.local_world} cannot be`,
+    );
   }
-  if (hello.offset >= hello.stride) throw new BatchArithmetic(`offset ${hello.offset} must be below stride ${hello.stride}`);
+  if (hello.offset >= hello.stride)
+    throw new BatchArithmetic(`offset ${hello.offset} must be below stride ${hello.stride}`);
   if (hello.mode === "stream" && order.last !== "pad" && order.global_batch % step !== 0) {
     throw new BatchArithmetic(
       `global batch ${order.global_batch} is not a multiple of world size × batch size = ${world} × ${batch} = ${step}`,

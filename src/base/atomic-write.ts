@@ -49,7 +49,7 @@ async function syncFolder(folder: string): Promise<void> {
 
 async function writeAll(file: Awaited<ReturnType<typeof open>>, part: Uint8Array): Promise<void> {
   // Pieces of 1 MiB: write() of 4 MiB from a never-touched buffer gave EFAULT on Lustre 2.17 with hybrid I/O.
-  for (let at = 0; at < part.byteLength; ) {
+  for (let at = 0; at < part.byteLength;) {
     const { bytesWritten } = await file.write(part, at, Math.min(1 << 20, part.byteLength - at));
     at += bytesWritten;
   }

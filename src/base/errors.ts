@@ -65,12 +65,7 @@ export class AthanorError extends Error {
   }
 }
 
-export type AthanorErrorClass = new (
-  what: string,
-  where?: Where,
-  remedy?: string,
-  cause?: unknown,
-) => AthanorError;
+export type AthanorErrorClass = new (what: string, where?: Where, remedy?: string, cause?: unknown) => AthanorError;
 
 /** Makes the class of one cause. `code` is never reused for another cause. */
 export function defineError(code: `ATH_${string}`, exit: ExitCode): AthanorErrorClass {

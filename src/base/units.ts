@@ -11,14 +11,34 @@
 import { Usage } from "./usage.ts";
 
 const SIZE_UNITS: Record<string, number> = {
-  "": 1, b: 1,
-  kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12, pb: 1e15,
-  k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40, p: 2 ** 50,
-  kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40, pib: 2 ** 50,
+  "": 1,
+  b: 1,
+  kb: 1e3,
+  mb: 1e6,
+  gb: 1e9,
+  tb: 1e12,
+  pb: 1e15,
+  k: 2 ** 10,
+  m: 2 ** 20,
+  g: 2 ** 30,
+  t: 2 ** 40,
+  p: 2 ** 50,
+  kib: 2 ** 10,
+  mib: 2 ** 20,
+  gib: 2 ** 30,
+  tib: 2 ** 40,
+  pib: 2 ** 50,
 };
 
 const DURATION_UNITS: Record<string, number> = {
-  us: 1e-6, ms: 1e-3, "": 1, s: 1, min: 60, m: 60, h: 3600, d: 86400,
+  us: 1e-6,
+  ms: 1e-3,
+  "": 1,
+  s: 1,
+  min: 60,
+  m: 60,
+  h: 3600,
+  d: 86400,
 };
 
 /** Bytes. `64MiB` and `64M` are 2^26, `64MB` is 64 million. `name`: what the value is for, in the error. */

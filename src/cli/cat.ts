@@ -10,21 +10,26 @@ export function register(program: Command): void {
     .command("cat")
     .description("print records as JSON lines in file order; what is readable before a fault is printed")
     .argument("<path>", "folder, file or glob of shards; needs no index")
-    .option("--records <A:B>", "records A (from 0) up to B (exclusive), counted over the whole set; either may be left out")
+    .option(
+      "--records <A:B>",
+      "records A (from 0) up to B (exclusive), counted over the whole set; either may be left out",
+    )
     .action(async (path: string, flags: { records?: string }) => {
       const range = parseRange(flags.records ?? ":");
       await withStorage(async (storage) => {
         const onIgnored = (file: string, why: string): void => {
           process.stderr.write(`ignored ${file}: ${why}\n`);
         };
-        for await (const { values } of readRecords(path, { storage, onIgnored, ...range })) await printLine(valueJson(values));
+        for await (const { values } of readRecords(path, { storage, onIgnored, ...range }))
+          await printLine(valueJson(values));
       });
     });
 }
 
 function parseRange(text: string): { from: number; to: number } {
   const match = /^(\d*):(\d*)$/.exec(text);
-  if (match === null) throw new Usage(`--records must be A:B, A: or :B with whole numbers, got ${JSON.stringify(text)}`);
+  if (match === null)
+    throw new Usage(`--records must be A:B, A: or :B with whole numbers, got ${JSON.stringify(text)}`);
   const from = match[1] === "" ? 0 : Number(match[1]);
   const to = match[2] === "" ? Number.POSITIVE_INFINITY : Number(match[2]);
   if (from > to) throw new Usage(`--records must be A:B with A ≤ B, got ${JSON.stringify(text)}`);

@@ -63,6 +63,8 @@ export async function printLine(line: string): Promise<void> {
 export function tableText(rows: readonly (readonly string[])[], indent = "  "): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   const line = (row: readonly string[]): string =>
-    row.map((cell, column) => (column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!))).join("  ");
+    row
+      .map((cell, column) => (column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)))
+      .join("  ");
   return rows.map((row) => `${indent}${line(row)}`.trimEnd()).join("\n");
 }

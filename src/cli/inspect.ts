@@ -23,9 +23,12 @@ export function register(program: Command): void {
     .action(async (path: string, flags: Flags, command: Command) => {
       const json = wantsJson(command);
       const samples = Number(flags.samples);
-      if (!Number.isSafeInteger(samples) || samples < 0) throw new Usage(`--samples must be a whole number, got ${flags.samples}`);
+      if (!Number.isSafeInteger(samples) || samples < 0)
+        throw new Usage(`--samples must be a whole number, got ${flags.samples}`);
       const inspection = await withStorage((storage) =>
-        withProgress("reading", json, (progress) => inspect(path, { storage, progress, samples, indexDir: flags.indexDir })),
+        withProgress("reading", json, (progress) =>
+          inspect(path, { storage, progress, samples, indexDir: flags.indexDir }),
+        ),
       );
       await printLine(json ? JSON.stringify(asJson(inspection)) : asText(inspection));
     });
@@ -34,7 +37,18 @@ export function register(program: Command): void {
 function asJson({ index, indexed, reading, samples }: Inspection): object {
   const { root, format, totals, schema, fingerprint, ignored } = index;
   const meanTokens = totals.records === 0 ? 0 : totals.tokens / totals.records;
-  return { root, format, indexed, totals, meanTokens, fingerprint, schema, reading: reading ?? null, ignored, samples: samples.map(plainValue) };
+  return {
+    root,
+    format,
+    indexed,
+    totals,
+    meanTokens,
+    fingerprint,
+    schema,
+    reading: reading ?? null,
+    ignored,
+    samples: samples.map(plainValue),
+  };
 }
 
 function asText({ index, indexed, reading, samples }: Inspection): string {
@@ -43,7 +57,10 @@ function asText({ index, indexed, reading, samples }: Inspection): string {
     `${root}: ${format}, ${formatCount(totals.shards)} shards, ${formatSize(totals.bytes)}, ${formatCount(totals.records)} records`,
     indexed ? `fingerprint ${fingerprint}` : `fingerprint ${fingerprint} (no index: scanned now)`,
     "",
-    tableText([["feature", "kind", "in records", "values each", "mean", "range"], ...schema.fields.map((field) => fieldRow(field))]),
+    tableText([
+      ["feature", "kind", "in records", "values each", "mean", "range"],
+      ...schema.fields.map((field) => fieldRow(field)),
+    ]),
     "",
   ];
   if (totals.records > 0) lines.push(`mean length: ${(totals.tokens / totals.records).toFixed(1)} tokens a record`, "");

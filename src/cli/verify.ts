@@ -20,7 +20,8 @@ export function register(program: Command): void {
       if (json) {
         await printLine(JSON.stringify({ ...report, problems: problems.map(({ exit: _, ...problem }) => problem) }));
       } else {
-        for (const problem of problems) await printLine(`${AthanorError.fromRecord(problem).message} [${problem.code}]`);
+        for (const problem of problems)
+          await printLine(`${AthanorError.fromRecord(problem).message} [${problem.code}]`);
         await printLine(
           `${formatCount(shards)} shards, ${formatCount(records)} records, ${formatSize(bytes)} checked` +
             `${indexed ? " against the index" : " (there is no index)"}: ${problems.length === 0 ? "no problem" : `${problems.length} with problems`}`,

@@ -230,4 +230,3 @@ function setU64(words: Uint32Array, at: number, value: number): void {
 export function stagingBytes(slot: SlotLayout, batch: number): number {
   return slot.bytes + batch * 4 + 64;
 }
-

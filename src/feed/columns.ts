@@ -85,14 +85,25 @@ function deliver(name: string, schema: Schema, numeric: Field[], view: ViewReque
   if (field === undefined) {
     const ids = numeric.find((candidate) => candidate.name === "input_ids") ?? numeric[0];
     if (name === MASK && ids !== undefined) {
-      return { name, feature: ids.name, storage: "length", width: view.maxLength, scalar: false, dtype: "int64", bytes: 4 };
+      return {
+        name,
+        feature: ids.name,
+        storage: "length",
+        width: view.maxLength,
+        scalar: false,
+        dtype: "int64",
+        bytes: 4,
+      };
     }
     const found = schema.fields.map((candidate) => candidate.name).join(", ");
     throw new ColumnUnknown(`column ${name} is not in the data: found ${found}`, { file }, "see `athanor inspect`");
   }
   if (field.kind === "bytes") {
-    throw new ColumnUnknown(`column ${name} holds text or bytes, which cannot be delivered as numbers`, { file },
-      "leave it out of columns, or tokenise the data first");
+    throw new ColumnUnknown(
+      `column ${name} holds text or bytes, which cannot be delivered as numbers`,
+      { file },
+      "leave it out of columns, or tokenise the data first",
+    );
   }
   const scalar = field.minLength === 1 && field.maxLength === 1;
   const width = scalar ? 1 : view.maxLength;
@@ -116,7 +127,12 @@ export interface SlotLayout {
 }
 
 /** Identities behind the two header lines, then the columns, each 64-byte aligned. */
-export function slotLayout(columns: readonly DeliveredColumn[], batch: number, identities: number, identityBytes: number): SlotLayout {
+export function slotLayout(
+  columns: readonly DeliveredColumn[],
+  batch: number,
+  identities: number,
+  identityBytes: number,
+): SlotLayout {
   let at = align(identities + batch * identityBytes, 64);
   const offsets = columns.map((column) => {
     const offset = at;

@@ -107,7 +107,9 @@ class DecodeWorker {
   private async inflate(kernels: Kernels, request: DecodeRequest, range: StreamRange): Promise<void> {
     let stream = this.streams.get(range.stream);
     if (stream === undefined) {
-      const inflate = new InflateStream(range.encoding, request.file, () => this.answer({ type: "need", stream: range.stream }));
+      const inflate = new InflateStream(range.encoding, request.file, () =>
+        this.answer({ type: "need", stream: range.stream }),
+      );
       stream = { inflate, at: 0 };
       this.streams.set(range.stream, stream);
     }

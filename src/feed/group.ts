@@ -188,7 +188,16 @@ export class Group {
     const { batch, slot, offsets } = this.options;
     const { layout, clocks } = this.view;
     const target = request.target;
-    const batcher = new Batcher({ id, position: request.random ? 0 : start, batch, layout, slot, offsets, target, clocks });
+    const batcher = new Batcher({
+      id,
+      position: request.random ? 0 : start,
+      batch,
+      layout,
+      slot,
+      offsets,
+      target,
+      clocks,
+    });
     const joined = run.join(id, start);
     const served = request.random ? randomServed(joined, questions, batch) : joined;
     if (request.random) batcher.limit = 0;
@@ -225,7 +234,11 @@ export class Group {
   }
 
   /** A run that can serve the consumer from `position` on, or a new one. */
-  private runFor(request: MemberRequest, position: number, questions: Map<number, Float64Array>): { run: Run; start: number; residue: number } {
+  private runFor(
+    request: MemberRequest,
+    position: number,
+    questions: Map<number, Float64Array>,
+  ): { run: Run; start: number; residue: number } {
     const { rank, stride, offset } = request;
     if (!request.random) {
       for (const run of this.runs) {
@@ -289,4 +302,3 @@ function randomServed(served: Served, questions: Map<number, Float64Array>, batc
     advance: (n) => void questions.delete(n - 1),
   };
 }
-

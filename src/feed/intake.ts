@@ -73,17 +73,30 @@ export class Intake {
    * Loads runs of adjacent blocks of one shard with one read. Undefined: no room in the raw arena now.
    * With `stream` the shard is compressed and its running inflater gives the bytes.
    */
-  load(table: BlockTable, runs: readonly RecordRun[], urgent: boolean, sink: RowSink, stream?: RunningStream): Promise<void> | undefined {
+  load(
+    table: BlockTable,
+    runs: readonly RecordRun[],
+    urgent: boolean,
+    sink: RowSink,
+    stream?: RunningStream,
+  ): Promise<void> | undefined {
     const need = Intake.need(table, runs);
     const raw = this.memory.raw.alloc(need);
     if (raw === 0) return undefined;
-    const work = stream === undefined
-      ? this.readAndDecode(table, runs, raw, urgent, sink)
-      : this.inflateAndDecode(table, runs, raw, urgent, sink, stream);
+    const work =
+      stream === undefined
+        ? this.readAndDecode(table, runs, raw, urgent, sink)
+        : this.inflateAndDecode(table, runs, raw, urgent, sink, stream);
     return work.finally(() => this.memory.raw.release(raw));
   }
 
-  private async readAndDecode(table: BlockTable, runs: readonly RecordRun[], raw: number, urgent: boolean, sink: RowSink): Promise<void> {
+  private async readAndDecode(
+    table: BlockTable,
+    runs: readonly RecordRun[],
+    raw: number,
+    urgent: boolean,
+    sink: RowSink,
+  ): Promise<void> {
     const { offset, length, spans } = extentOf(table, runs);
     const shard = (runs[0] as RecordRun).shard;
     const id = this.nextRead++;
@@ -103,14 +116,37 @@ export class Intake {
     await settled(tasks);
   }
 
-  private async inflateAndDecode(table: BlockTable, runs: readonly RecordRun[], raw: number, urgent: boolean, sink: RowSink, stream: RunningStream): Promise<void> {
+  private async inflateAndDecode(
+    table: BlockTable,
+    runs: readonly RecordRun[],
+    raw: number,
+    urgent: boolean,
+    sink: RowSink,
+    stream: RunningStream,
+  ): Promise<void> {
     for (const run of runs) {
       const span = spanOf(table, run.block, run.from, run.to);
-      await this.decode(run, span, raw, raw + align(span.length + SLACK, 64), urgent, sink, stream.place(span.offset, span.length));
+      await this.decode(
+        run,
+        span,
+        raw,
+        raw + align(span.length + SLACK, 64),
+        urgent,
+        sink,
+        stream.place(span.offset, span.length),
+      );
     }
   }
 
-  private async decode(run: RecordRun, span: Span, raw: number, rows: number, urgent: boolean, sink: RowSink, stream: StreamPlace | undefined): Promise<void> {
+  private async decode(
+    run: RecordRun,
+    span: Span,
+    raw: number,
+    rows: number,
+    urgent: boolean,
+    sink: RowSink,
+    stream: StreamPlace | undefined,
+  ): Promise<void> {
     const words = this.memory.words;
     const at = rows >> 2;
     let wanted = 0;
@@ -153,8 +189,11 @@ export class Intake {
     for (let i = 0; i < span.records; i++) {
       const row = words[at + i] as number;
       if (row !== 0 && ((words[(row + TRUNCATED_AT) >> 2] as number) & 1) === 1) {
-        throw new RowTooLong("a list is longer than max_length, and strict=True forbids cutting it",
-          { file: this.source.path(run.shard), record: span.firstRecord + i }, "raise max_length or set strict=False");
+        throw new RowTooLong(
+          "a list is longer than max_length, and strict=True forbids cutting it",
+          { file: this.source.path(run.shard), record: span.firstRecord + i },
+          "raise max_length or set strict=False",
+        );
       }
     }
     throw new Error("decoder reported a cut row that is not marked");

@@ -113,11 +113,25 @@ export class Source {
   }
 
   /** Reads bytes of a shard as stored into shared memory at `at`. */
-  async read(shard: number, offset: number, length: number, buffer: SharedArrayBuffer, at: number, small: boolean): Promise<void> {
+  async read(
+    shard: number,
+    offset: number,
+    length: number,
+    buffer: SharedArrayBuffer,
+    at: number,
+    small: boolean,
+  ): Promise<void> {
     const start = nowNs();
     this.opened.add(shard);
     const row = this.shard(shard);
-    await this.storage.readShared(this.path(shard), { size: row.size, mtimeNs: row.mtimeNs }, buffer, at, offset, length);
+    await this.storage.readShared(
+      this.path(shard),
+      { size: row.size, mtimeNs: row.mtimeNs },
+      buffer,
+      at,
+      offset,
+      length,
+    );
     this.clocks.reads++;
     if (small) this.clocks.smallReads++;
     this.clocks.readBytes += length;

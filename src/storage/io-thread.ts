@@ -24,7 +24,15 @@ export interface OpenedFile extends FoundFile {
 /** `path` goes into messages; `read` uses `fd`. `close` is not answered. */
 export type IoRequest =
   | { op: "open" | "stat" | "names" | "list"; path: string }
-  | { op: "read"; path: string; fd: number; buffer: SharedArrayBuffer; byteOffset: number; offset: number; length: number }
+  | {
+      op: "read";
+      path: string;
+      fd: number;
+      buffer: SharedArrayBuffer;
+      byteOffset: number;
+      offset: number;
+      length: number;
+    }
   | { op: "close"; path: string; fd: number };
 
 export interface IoResults {

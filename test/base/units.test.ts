@@ -10,13 +10,30 @@ test("sizes", () => {
   for (const bad of ["", "MiB", "-1", "1 apple", "1e999", "0x10", "1.2.3"]) {
     assert.throws(() => parseSize(bad, "memory"), { code: "ATH_USAGE", message: /memory must be a size/ });
   }
-  assert.deepEqual([0, 1023, 1024, 64 * 2 ** 20, 1.5 * 2 ** 30].map(formatSize), ["0B", "1023B", "1KiB", "64MiB", "1.5GiB"]);
+  assert.deepEqual([0, 1023, 1024, 64 * 2 ** 20, 1.5 * 2 ** 30].map(formatSize), [
+    "0B",
+    "1023B",
+    "1KiB",
+    "64MiB",
+    "1.5GiB",
+  ]);
 });
 
 test("durations in seconds", () => {
-  assert.deepEqual(["30s", "200ms", "5min", "2h", "10"].map((text) => parseDuration(text)), [30, 0.2, 300, 7200, 10]);
+  assert.deepEqual(
+    ["30s", "200ms", "5min", "2h", "10"].map((text) => parseDuration(text)),
+    [30, 0.2, 300, 7200, 10],
+  );
   assert.throws(() => parseDuration("soon"), { code: "ATH_USAGE" });
-  assert.deepEqual([0, 0.00002, 0.2, 30, 120, 7200, 172800].map(formatDuration), ["0s", "20us", "200ms", "30s", "2min", "2h", "2d"]);
+  assert.deepEqual([0, 0.00002, 0.2, 30, 120, 7200, 172800].map(formatDuration), [
+    "0s",
+    "20us",
+    "200ms",
+    "30s",
+    "2min",
+    "2h",
+    "2d",
+  ]);
 });
 
 test("counts", () => {

@@ -15,12 +15,21 @@ export interface Ran {
 }
 
 export function athanor(...args: string[]): Ran {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], { encoding: "utf8", timeout: 100_000, maxBuffer: 1 << 28 });
+  const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], {
+    encoding: "utf8",
+    timeout: 100_000,
+    maxBuffer: 1 << 28,
+  });
   return {
     code: status,
     stdout,
     stderr,
-    lines: () => stdout.trimEnd().split("\n").filter((line) => line !== "").map((line) => JSON.parse(line) as unknown),
+    lines: () =>
+      stdout
+        .trimEnd()
+        .split("\n")
+        .filter((line) => line !== "")
+        .map((line) => JSON.parse(line) as unknown),
     error: () => {
       const lines = stderr.trimEnd().split("\n");
       if (lines.length !== 1) throw new Error(`expected one line on stderr, found:\n${stderr}`);

@@ -27,7 +27,10 @@ interface Case {
 function load(number: string): { folder: string; expected: Case } {
   const name = readdirSync(CASES).find((entry) => entry.startsWith(`${number}-`));
   assert.ok(name !== undefined, `case ${number} is missing`);
-  return { folder: `${CASES}${name}`, expected: JSON.parse(readFileSync(`${CASES}${name}/expected.json`, "utf8")) as Case };
+  return {
+    folder: `${CASES}${name}`,
+    expected: JSON.parse(readFileSync(`${CASES}${name}/expected.json`, "utf8")) as Case,
+  };
 }
 
 /** What `cat` prints of a record (all features are lists) in the form of the case, which knows scalars and text. */
@@ -51,7 +54,10 @@ for (const number of ["01", "03"]) {
     const error = expected.error as CaseError;
     const ran = athanor("cat", `${folder}/${expected.input[0]}`, "--json");
     assert.equal(ran.code, 1);
-    assert.deepEqual(ran.lines().map((line) => asInCase(line, expected.fields)), expected.readable_before);
+    assert.deepEqual(
+      ran.lines().map((line) => asInCase(line, expected.fields)),
+      expected.readable_before,
+    );
     const found = ran.error();
     assert.equal(basename(found.file ?? ""), error.file);
     assert.deepEqual([found.record, found.byteOffset], [error.record, error.byte_offset]);
@@ -78,7 +84,11 @@ test("case 05: gzip, two members, zlib and an unnamed gzip give the same 50 reco
   for (const input of expected.input) {
     const ran = athanor("cat", `${folder}/${input}`);
     assert.equal(ran.code, 0, ran.stderr);
-    assert.deepEqual(ran.lines().map((line) => asInCase(line, expected.fields)), expected.records, input);
+    assert.deepEqual(
+      ran.lines().map((line) => asInCase(line, expected.fields)),
+      expected.records,
+      input,
+    );
   }
 });
 
@@ -89,7 +99,10 @@ test("case 06: a Git LFS pointer and an HTML page are called what they are", () 
       const ran = athanor(command, `${folder}/${error.file}`, "--json");
       const found = ran.error();
       assert.equal(ran.code, 1);
-      assert.deepEqual([found.code, basename(found.file ?? ""), found.record, found.byteOffset], ["ATH_NOT_FORMAT", error.file, 0, 0]);
+      assert.deepEqual(
+        [found.code, basename(found.file ?? ""), found.record, found.byteOffset],
+        ["ATH_NOT_FORMAT", error.file, 0, 0],
+      );
       for (const word of ["Git LFS pointer", "150994944", "HTML"]) {
         if (error.cause.includes(word)) assert.match(found.message, new RegExp(word), command);
       }
@@ -101,5 +114,8 @@ test("case 07: exact values; null and [] are kept apart", () => {
   const { folder, expected } = load("07");
   const ran = athanor("cat", `${folder}/${expected.input[0]}`);
   assert.equal(ran.code, 0, ran.stderr);
-  assert.deepEqual(ran.lines().map((line) => asInCase(line, expected.fields)), expected.records);
+  assert.deepEqual(
+    ran.lines().map((line) => asInCase(line, expected.fields)),
+    expected.records,
+  );
 });

@@ -19,18 +19,36 @@ test("index, inspect and verify agree, in words and in JSON", () => {
   assert.equal(scanned.indexed, false);
   const first = athanor("index", set, "--json");
   assert.equal(first.code, 0, first.stderr);
-  const built = first.lines()[0] as { shards: number; records: number; read: number; fingerprint: string; ignored: { path: string }[] };
+  const built = first.lines()[0] as {
+    shards: number;
+    records: number;
+    read: number;
+    fingerprint: string;
+    ignored: { path: string }[];
+  };
   assert.deepEqual([built.shards, built.records, built.read, built.ignored[0]?.path], [2, 120, 2, "README.md"]);
   assert.equal(built.fingerprint, scanned.fingerprint);
   assert.match(athanor("index", set).stdout, /tfrecord, 2 shards \(0 read now\), 120 records/);
 
   const words = athanor("inspect", set);
   assert.equal(words.code, 0, words.stderr);
-  for (const part of [/2 shards/, /120 records/, /id +int64 +120 +1 +1\.0 +0 to 119/, /text +bytes/, /\{"id":\[0\]/, /how it would be read/, /not compressed/, /ignored README\.md/]) {
+  for (const part of [
+    /2 shards/,
+    /120 records/,
+    /id +int64 +120 +1 +1\.0 +0 to 119/,
+    /text +bytes/,
+    /\{"id":\[0\]/,
+    /how it would be read/,
+    /not compressed/,
+    /ignored README\.md/,
+  ]) {
     assert.match(words.stdout, part);
   }
   const inspected = athanor("--json", "inspect", set, "--samples", "1").lines()[0] as {
-    indexed: boolean; samples: unknown[]; reading: { extents: number; lanes: number }; totals: { records: number };
+    indexed: boolean;
+    samples: unknown[];
+    reading: { extents: number; lanes: number };
+    totals: { records: number };
   };
   assert.equal(inspected.indexed, true);
   assert.deepEqual(inspected.samples.length, 1);
@@ -39,7 +57,10 @@ test("index, inspect and verify agree, in words and in JSON", () => {
 });
 
 test("cat counts records over the whole set", () => {
-  const ids = (range: string): number[] => athanor("cat", set, "--records", range).lines().map((line) => (line as { id: number[] }).id[0]!);
+  const ids = (range: string): number[] =>
+    athanor("cat", set, "--records", range)
+      .lines()
+      .map((line) => (line as { id: number[] }).id[0]!);
   assert.deepEqual(ids("98:102"), [98, 99, 100, 101]);
   assert.deepEqual(ids(":2"), [0, 1]);
   assert.deepEqual(ids("119:"), [119]);
@@ -55,7 +76,10 @@ test("verify finds a byte that changed under the same size and mtime, and names 
   execFileSync("touch", ["-d", "2026-01-01", file, join(copy, "c.tfrecord")]);
   assert.equal(athanor("index", copy).code, 0);
   // Other, valid content of the same size and mtime.
-  writeFileSync(file, shard(idRecords(0, 100).map((record, i) => (i === 7 ? { ...record, text: "y".repeat(40) } : record))));
+  writeFileSync(
+    file,
+    shard(idRecords(0, 100).map((record, i) => (i === 7 ? { ...record, text: "y".repeat(40) } : record))),
+  );
   const broken = readFileSync(join(copy, "c.tfrecord"));
   broken[30]! ^= 1;
   writeFileSync(join(copy, "c.tfrecord"), broken);
@@ -64,12 +88,22 @@ test("verify finds a byte that changed under the same size and mtime, and names 
   assert.equal(ran.code, 1);
   const report = ran.lines()[0] as { shards: number; problems: { code: string; file: string }[] };
   assert.equal(report.shards, 3);
-  assert.deepEqual(report.problems.map(({ code }) => code), ["ATH_VERIFY_MISMATCH", "ATH_RECORD_CRC"]);
+  assert.deepEqual(
+    report.problems.map(({ code }) => code),
+    ["ATH_VERIFY_MISMATCH", "ATH_RECORD_CRC"],
+  );
   assert.equal(ran.error().code, "ATH_VERIFY_MISMATCH");
 });
 
 test("wrong use exits with 2, a missing path with 3, both as one JSON line when asked", () => {
-  for (const args of [["inspct"], ["cat"], ["cat", set, "--records", "5:2"], ["cat", set, "--nope"], ["inspect", set, "--samples", "x"], ["index", "s3://b/p"]]) {
+  for (const args of [
+    ["inspct"],
+    ["cat"],
+    ["cat", set, "--records", "5:2"],
+    ["cat", set, "--nope"],
+    ["inspect", set, "--samples", "x"],
+    ["index", "s3://b/p"],
+  ]) {
     const ran = athanor(...args, "--json");
     assert.equal(ran.code, 2, args.join(" "));
     assert.match(ran.error().code, /^ATH_(USAGE|SOURCE_UNSUPPORTED)$/);
@@ -84,11 +118,14 @@ test("wrong use exits with 2, a missing path with 3, both as one JSON line when 
 });
 
 test("help and version are no errors", () => {
-  const { version } = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8")) as { version: string };
+  const { version } = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8")) as {
+    version: string;
+  };
   assert.deepEqual([athanor("--version").code, athanor("--version").stdout], [0, `${version}\n`]);
   const help = athanor("--help");
   assert.equal(help.code, 0);
-  for (const command of ["index", "inspect", "verify", "cat"]) assert.match(help.stdout, new RegExp(`^  ${command} `, "m"));
+  for (const command of ["index", "inspect", "verify", "cat"])
+    assert.match(help.stdout, new RegExp(`^  ${command} `, "m"));
 });
 
 test("a reader that closes the pipe early is no failure", () => {

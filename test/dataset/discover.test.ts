@@ -9,7 +9,8 @@ import { put } from "./shards.ts";
 
 const root = mkdtempSync(join(tmpdir(), "athanor-discover-"));
 const storage = createPosixStorage();
-for (const path of ["x/1.tf", "x/2.tf", "x/y/3.tf", "z/[a].tf", ".athanor/shards.bin", "x/.hidden/h.tf"]) put(root, path, path);
+for (const path of ["x/1.tf", "x/2.tf", "x/y/3.tf", "z/[a].tf", ".athanor/shards.bin", "x/.hidden/h.tf"])
+  put(root, path, path);
 after(async () => {
   await storage.close();
   rmSync(root, { recursive: true, force: true });
@@ -17,7 +18,11 @@ after(async () => {
 
 test("folders, files and globs; the root is the folder given or the longest common one", async () => {
   const all = await discover(root, storage);
-  assert.deepEqual(all, { root, indexDir: join(root, ".athanor"), paths: ["x/1.tf", "x/2.tf", "x/y/3.tf", "z/[a].tf"] });
+  assert.deepEqual(all, {
+    root,
+    indexDir: join(root, ".athanor"),
+    paths: ["x/1.tf", "x/2.tf", "x/y/3.tf", "z/[a].tf"],
+  });
   const file = await discover(join(root, "x/2.tf"), storage);
   assert.deepEqual([file.root, file.paths], [join(root, "x"), ["2.tf"]]);
   const glob = await discover(join(root, "x/**/*.tf"), storage);
@@ -31,8 +36,14 @@ test("folders, files and globs; the root is the folder given or the longest comm
 
 test("what names no shard is a clear error", async () => {
   await assert.rejects(discover(join(root, "nowhere"), storage), { code: "ATH_NOT_FOUND" });
-  await assert.rejects(discover(join(root, "*.parquet"), storage), { code: "ATH_NO_SHARDS", message: /the glob matches no file/ });
-  await assert.rejects(discover("s3://bucket/prefix", storage), { code: "ATH_SOURCE_UNSUPPORTED", message: /s3:\/\/ cannot be read yet/ });
+  await assert.rejects(discover(join(root, "*.parquet"), storage), {
+    code: "ATH_NO_SHARDS",
+    message: /the glob matches no file/,
+  });
+  await assert.rejects(discover("s3://bucket/prefix", storage), {
+    code: "ATH_SOURCE_UNSUPPORTED",
+    message: /s3:\/\/ cannot be read yet/,
+  });
   mkdirSync(join(root, "none"));
   await assert.rejects(discover(join(root, "none"), storage), { code: "ATH_NO_SHARDS" });
 });

@@ -6,14 +6,25 @@ import type { DatasetIndex, ShardRow } from "../../src/dataset/types.ts";
 import type { BlockTable } from "../../src/formats/types.ts";
 
 /** An index over shards given by the record counts of their blocks. `asked`: shards whose block table was read. */
-function indexOf(shards: readonly { counts: readonly number[]; stream?: boolean }[], asked: number[] = []): DatasetIndex {
+function indexOf(
+  shards: readonly { counts: readonly number[]; stream?: boolean }[],
+  asked: number[] = [],
+): DatasetIndex {
   const rows = shards.map(({ counts, stream }, i): ShardRow => {
     const runs = Math.ceil(counts.length / 64);
     const runRecords = Float64Array.from({ length: runs }, (_, run) => sum(counts.slice(run * 64, run * 64 + 64)));
     return {
-      path: `${i}`, size: counts.length * 4096, mtimeNs: 0n, records: sum(counts), tokens: 0, crc32c: 0,
-      encoding: stream === true ? "gzip" : "plain", blocks: counts.length, largestBlock: Math.max(0, ...counts),
-      runRecords, runTokens: new Float64Array(runs),
+      path: `${i}`,
+      size: counts.length * 4096,
+      mtimeNs: 0n,
+      records: sum(counts),
+      tokens: 0,
+      crc32c: 0,
+      encoding: stream === true ? "gzip" : "plain",
+      blocks: counts.length,
+      largestBlock: Math.max(0, ...counts),
+      runRecords,
+      runTokens: new Float64Array(runs),
     };
   });
   const table = (counts: readonly number[]): BlockTable => {
@@ -21,14 +32,33 @@ function indexOf(shards: readonly { counts: readonly number[]; stream?: boolean 
     for (const [i, count] of counts.entries()) firstRecord[i + 1] = firstRecord[i]! + count;
     const none = { f: new Float64Array(), u: new Uint32Array() };
     return {
-      stream: false, blocks: counts.length, firstRecord, tokens: none.f, segmentStart: none.u, segmentFile: none.u,
-      segmentOffset: none.f, segmentLength: none.f, restartStart: none.u, restarts: none.u,
+      stream: false,
+      blocks: counts.length,
+      firstRecord,
+      tokens: none.f,
+      segmentStart: none.u,
+      segmentFile: none.u,
+      segmentOffset: none.f,
+      segmentLength: none.f,
+      restartStart: none.u,
+      restarts: none.u,
     };
   };
   const total = (of: (row: ShardRow) => number): number => sum(rows.map(of));
   return {
-    root: "/", format: "tfrecord", shards: rows, ignored: [], schema: { fields: [] }, fingerprint: "0",
-    totals: { shards: rows.length, bytes: total((r) => r.size), records: total((r) => r.records), tokens: 0, blocks: total((r) => r.blocks) },
+    root: "/",
+    format: "tfrecord",
+    shards: rows,
+    ignored: [],
+    schema: { fields: [] },
+    fingerprint: "0",
+    totals: {
+      shards: rows.length,
+      bytes: total((r) => r.size),
+      records: total((r) => r.records),
+      tokens: 0,
+      blocks: total((r) => r.blocks),
+    },
     blockTable(shard) {
       asked.push(shard);
       return Promise.resolve(table(shards[shard]!.counts));
@@ -61,11 +91,22 @@ test("a stream is one extent and counts as one block", async () => {
   const index = indexOf([{ counts: [3, 4, 5], stream: true }, { counts: [1, 1] }, { counts: [], stream: true }]);
   assert.deepEqual([...(await extents(index, 1)).blocks], [3, 1, 1]);
   const view = await orderView(index, "f", 8);
-  assert.deepEqual(view, { fingerprint: "f", samples: 14, bytes: 5 * 4096, blocks: 3, largestBlock: 5, rowBytes: 8, streams: true });
+  assert.deepEqual(view, {
+    fingerprint: "f",
+    samples: 14,
+    bytes: 5 * 4096,
+    blocks: 3,
+    largestBlock: 5,
+    rowBytes: 8,
+    streams: true,
+  });
 });
 
 test("extents cover every sample once, in file order, and never cross a shard", async () => {
-  const shape = fc.array(fc.record({ counts: fc.array(fc.integer({ min: 0, max: 9 }), { maxLength: 200 }), stream: fc.boolean() }), { maxLength: 8 });
+  const shape = fc.array(
+    fc.record({ counts: fc.array(fc.integer({ min: 0, max: 9 }), { maxLength: 200 }), stream: fc.boolean() }),
+    { maxLength: 8 },
+  );
   await fc.assert(
     fc.asyncProperty(shape, fc.integer({ min: 0, max: 300 }), async (shards, size) => {
       const index = indexOf(shards);
@@ -83,7 +124,8 @@ test("extents cover every sample once, in file order, and never cross a shard", 
         assert.equal(table.sampleStart[x + 1]! - table.sampleStart[x]!, samples);
         covered += samples;
         if (x > 0) {
-          const later = table.shard[x]! > table.shard[x - 1]! || first >= table.firstBlock[x - 1]! + table.blocks[x - 1]!;
+          const later =
+            table.shard[x]! > table.shard[x - 1]! || first >= table.firstBlock[x - 1]! + table.blocks[x - 1]!;
           assert.ok(later);
         }
       }

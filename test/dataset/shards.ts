@@ -14,7 +14,9 @@ export function frame(payload: Uint8Array): Buffer {
 export function example(features: Features): Buffer {
   const entries = Object.entries(features).map(([name, value]) => {
     const list =
-      typeof value === "string" ? field(1, field(1, Buffer.from(value))) : field(3, field(1, Buffer.concat(value.map(varint))));
+      typeof value === "string"
+        ? field(1, field(1, Buffer.from(value)))
+        : field(3, field(1, Buffer.concat(value.map(varint))));
     return field(1, Buffer.concat([field(1, Buffer.from(name)), field(2, list)]));
   });
   return field(1, Buffer.concat(entries));

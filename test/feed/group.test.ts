@@ -33,7 +33,11 @@ async function readAll(rigs: Rig[], world: number, steps: number, position = 0):
       const start = batch.position;
       const expected = order.deal(start, batch.ids.length * world, world, rank);
       assert.deepEqual(batch.positions, [...expected.positions], `step ${step}, rank ${rank}`);
-      assert.deepEqual(batch.ids, [...expected.positions].map((p) => order.sampleAt(p)), `ids of step ${step}, rank ${rank}`);
+      assert.deepEqual(
+        batch.ids,
+        [...expected.positions].map((p) => order.sampleAt(p)),
+        `ids of step ${step}, rank ${rank}`,
+      );
       batch.ids.forEach((id, i) => assert.equal(batch.lengths[i], Math.min(4, 1 + (id % 5))));
       result.push(batch.ids);
       if (rank % 2 === 1) await new Promise((resolve) => setTimeout(resolve, 1));
@@ -55,7 +59,9 @@ for (const [name, options, nodes] of [
 ] as const) {
   test(`every sample once an epoch, in the order's order: ${name}`, async () => {
     const world = 4;
-    const rigs = await Promise.all(Array.from({ length: nodes }, () => Rig.open(folder, options, { batch: 10, world })));
+    const rigs = await Promise.all(
+      Array.from({ length: nodes }, () => Rig.open(folder, options, { batch: 10, world })),
+    );
     try {
       const steps = await readAll(rigs, world, (2 * N) / 40);
       const ids = steps.flat(2);
@@ -102,7 +108,10 @@ test("a rank that seeks, and one that leaves and comes back, get exactly their r
   const { order } = rig;
   const check = (batch: { ids: number[]; position: number }, rank: number, position: number): void => {
     assert.equal(batch.position, position);
-    assert.deepEqual(batch.ids, [...order.deal(position, 20, 2, rank).positions].map((p) => order.sampleAt(p)));
+    assert.deepEqual(
+      batch.ids,
+      [...order.deal(position, 20, 2, rank).positions].map((p) => order.sampleAt(p)),
+    );
   };
   try {
     const a = rig.client({ rank: 0, localRanks: [0, 1] });
@@ -131,7 +140,10 @@ test("workers of a DataLoader share a rank's steps", async () => {
     for (let step = 0; step < 200; step++) {
       const batch = await (workers[step % 3] as Client).batch(Math.floor(step / 3));
       assert.equal(batch.position, step * 20);
-      assert.deepEqual(batch.ids, [...order.deal(step * 20, 20, 1, 0).positions].map((p) => order.sampleAt(p)));
+      assert.deepEqual(
+        batch.ids,
+        [...order.deal(step * 20, 20, 1, 0).positions].map((p) => order.sampleAt(p)),
+      );
     }
   } finally {
     await rig.close();
@@ -157,7 +169,10 @@ test("random access: any samples, the same one twice too", async () => {
     for (const [n, samples] of asked.entries()) {
       const batch = await client.batch(n);
       assert.deepEqual(batch.ids.slice(0, samples.length), samples);
-      assert.deepEqual(batch.valid.map(Number).reduce((a, b) => a + b), samples.length);
+      assert.deepEqual(
+        batch.valid.map(Number).reduce((a, b) => a + b),
+        samples.length,
+      );
     }
   } finally {
     await rig.close();

@@ -45,9 +45,12 @@ test("row pool: hands out every row once and says when it is empty", () => {
 });
 
 test("group memory: more than 4 GiB is refused with a remedy", () => {
-  assert.throws(() => new GroupMemory(2112, 3_000_000, 1 << 27), (error: Error) => {
-    assert.ok(error instanceof MemoryBudget);
-    assert.match(error.message, /shuffle_memory/);
-    return true;
-  });
+  assert.throws(
+    () => new GroupMemory(2112, 3_000_000, 1 << 27),
+    (error: Error) => {
+      assert.ok(error instanceof MemoryBudget);
+      assert.match(error.message, /shuffle_memory/);
+      return true;
+    },
+  );
 });

@@ -21,8 +21,14 @@ import { newClocks } from "../../src/telemetry/clocks.ts";
 import { concat, example } from "../kernels/examples.ts";
 
 const offsets = {
-  position: layout.slot.position, step: layout.slot.step, rows: layout.slot.rows, flags: layout.slot.flags,
-  truncated: layout.slot.truncated, identities: layout.slot.identities, identityBytes: layout.identityBytes, paddedFlag: 1,
+  position: layout.slot.position,
+  step: layout.slot.step,
+  rows: layout.slot.rows,
+  flags: layout.slot.flags,
+  truncated: layout.slot.truncated,
+  identities: layout.slot.identities,
+  identityBytes: layout.identityBytes,
+  paddedFlag: 1,
 };
 
 function frame(payload: Uint8Array): Uint8Array {
@@ -48,14 +54,21 @@ export function writeShards(counts: readonly number[], bytes: number, gzip: read
     const frames: Uint8Array[] = [];
     for (let k = 0; k < count; k++, id++) {
       const ids = Array.from({ length: 1 + (id % 5) }, (_, i) => BigInt(id + i));
-      frames.push(frame(example([
-        ["id", { kind: "int64", values: [BigInt(id)] }],
-        ["input_ids", { kind: "int64", values: ids }],
-        ["text", { kind: "bytes", values: [ballast] }],
-      ])));
+      frames.push(
+        frame(
+          example([
+            ["id", { kind: "int64", values: [BigInt(id)] }],
+            ["input_ids", { kind: "int64", values: ids }],
+            ["text", { kind: "bytes", values: [ballast] }],
+          ]),
+        ),
+      );
     }
     const all = concat(...frames);
-    writeFileSync(join(folder, `s${String(shard).padStart(3, "0")}.tfrecord`), gzip.includes(shard) ? gzipSync(all) : all);
+    writeFileSync(
+      join(folder, `s${String(shard).padStart(3, "0")}.tfrecord`),
+      gzip.includes(shard) ? gzipSync(all) : all,
+    );
   });
   return folder;
 }
@@ -112,7 +125,8 @@ export class Client implements SlotTarget {
         this.release();
         return found;
       }
-      if (Date.now() > end) throw new Error(`batch ${n} did not come: ${this.member === undefined ? "" : this.rig.why(this.member)}`);
+      if (Date.now() > end)
+        throw new Error(`batch ${n} did not come: ${this.member === undefined ? "" : this.rig.why(this.member)}`);
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
   }
@@ -125,7 +139,13 @@ export class Rig {
   private readonly slot;
   private readonly shut: () => Promise<void>;
 
-  private constructor(parts: { order: Order; source: Source; group: Group; slot: ReturnType<typeof slotLayout>; close: () => Promise<void> }) {
+  private constructor(parts: {
+    order: Order;
+    source: Source;
+    group: Group;
+    slot: ReturnType<typeof slotLayout>;
+    close: () => Promise<void>;
+  }) {
     this.order = parts.order;
     this.source = parts.source;
     this.group = parts.group;
@@ -133,7 +153,11 @@ export class Rig {
     this.shut = parts.close;
   }
 
-  static async open(folder: string, options: OrderOptions, size: { batch: number; world: number; memory?: number }): Promise<Rig> {
+  static async open(
+    folder: string,
+    options: OrderOptions,
+    size: { batch: number; world: number; memory?: number },
+  ): Promise<Rig> {
     const storage = createPosixStorage({ threads: 2 });
     const index = await buildIndex(folder, { storage, write: false });
     const columns = viewLayout(index.schema, { columns: undefined, maxLength: 4, padId: 0, strict: false }, folder);
@@ -162,8 +186,15 @@ export class Rig {
   client(request: Partial<MemberRequest> & { rank: number }, slots = 3): Client {
     const client = new Client(this, slots);
     client.member = this.group.join({
-      localRanks: [request.rank], stride: 1, offset: 0, position: this.order.resolved.from, random: false, slots,
-      target: client, failed: (error) => (client.error = error), ...request,
+      localRanks: [request.rank],
+      stride: 1,
+      offset: 0,
+      position: this.order.resolved.from,
+      random: false,
+      slots,
+      target: client,
+      failed: (error) => (client.error = error),
+      ...request,
     });
     return client;
   }

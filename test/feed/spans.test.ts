@@ -27,11 +27,16 @@ function tableOf(sizes: number[], borders: Set<number>): { table: BlockTable; st
   return {
     starts,
     table: {
-      stream: false, blocks,
-      firstRecord: Float64Array.from(firstRecord), tokens: new Float64Array(blocks),
-      segmentStart: Uint32Array.from({ length: blocks + 1 }, (_, i) => i), segmentFile: new Uint32Array(blocks),
-      segmentOffset: Float64Array.from(segmentOffset), segmentLength: Float64Array.from(segmentLength),
-      restartStart: Uint32Array.from(restartStart), restarts: Uint32Array.from(restarts),
+      stream: false,
+      blocks,
+      firstRecord: Float64Array.from(firstRecord),
+      tokens: new Float64Array(blocks),
+      segmentStart: Uint32Array.from({ length: blocks + 1 }, (_, i) => i),
+      segmentFile: new Uint32Array(blocks),
+      segmentOffset: Float64Array.from(segmentOffset),
+      segmentLength: Float64Array.from(segmentLength),
+      restartStart: Uint32Array.from(restartStart),
+      restarts: Uint32Array.from(restarts),
     },
   };
 }
@@ -40,7 +45,8 @@ test("a span holds the records asked for, begins and ends at records, and is at 
   const arbitrary = fc.record({
     sizes: fc.array(fc.integer({ min: 16, max: 90 }), { minLength: 1, maxLength: 400 }),
     borders: fc.uniqueArray(fc.integer({ min: 1, max: 399 }), { maxLength: 6 }),
-    a: fc.nat(), b: fc.nat(),
+    a: fc.nat(),
+    b: fc.nat(),
   });
   fc.assert(
     fc.property(arbitrary, ({ sizes, borders, a, b }) => {

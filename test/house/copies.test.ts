@@ -14,7 +14,11 @@ test("package.json and the Python package have one version", () => {
   const literal = /^version\s*=\s*"([^"]+)"/m.exec(project)?.[1];
   const module = repositoryFiles()
     .filter((path) => /^python\/src\/athanor\/[^/]+\.py$/.test(path))
-    .flatMap((path) => [...read(path).matchAll(/^(?:__version__|VERSION)(?:\s*:[^=]+)?\s*=\s*"([^"]+)"/gm)].map(([, version]) => version));
+    .flatMap((path) =>
+      [...read(path).matchAll(/^(?:__version__|VERSION)(?:\s*:[^=]+)?\s*=\s*"([^"]+)"/gm)].map(
+        ([, version]) => version,
+      ),
+    );
   assert.deepEqual([...new Set([literal, ...module])], [manifest.version]);
   assert.ok(module.length > 0, "python/src/athanor names its version");
 });
@@ -22,8 +26,13 @@ test("package.json and the Python package have one version", () => {
 test("the TypeScript sources name no other version", () => {
   const named = repositoryFiles()
     .filter((path) => /^src\/.*\.ts$/.test(path))
-    .flatMap((path) => [...read(path).matchAll(/\b(?:VERSION|version)\s*=\s*"(\d+\.\d+\.\d+)"/g)].map(([, version]) => version));
-  assert.deepEqual(named.filter((version) => version !== manifest.version), []);
+    .flatMap((path) =>
+      [...read(path).matchAll(/\b(?:VERSION|version)\s*=\s*"(\d+\.\d+\.\d+)"/g)].map(([, version]) => version),
+    );
+  assert.deepEqual(
+    named.filter((version) => version !== manifest.version),
+    [],
+  );
 });
 
 test("Apache-2.0 everywhere", () => {

@@ -6,8 +6,24 @@ import { read, repositoryFiles } from "./tree.ts";
 
 /** From the ground up: a room may import from itself and from the rooms before it. */
 const ROOMS = [
-  "base", "storage", "lustre", "kernels", "formats", "order", "dataset", "telemetry", "feed", "agent", "staging",
-  "prepare", "doctor", "bench", "cluster", "pipeline", "dashboard", "cli",
+  "base",
+  "storage",
+  "lustre",
+  "kernels",
+  "formats",
+  "order",
+  "dataset",
+  "telemetry",
+  "feed",
+  "agent",
+  "staging",
+  "prepare",
+  "doctor",
+  "bench",
+  "cluster",
+  "pipeline",
+  "dashboard",
+  "cli",
 ];
 
 /** Rooms that know nothing of sockets, files or clocks (design §3), and what of Node they may use all the same. */
@@ -23,13 +39,21 @@ function specifiers(source: string): string[] {
   return [...found].map(([, specifier]) => specifier as string);
 }
 
-const sources = repositoryFiles().filter((path) => /^src\/.*\.ts$/.test(path) && !path.startsWith("src/kernels/assembly/"));
+const sources = repositoryFiles().filter(
+  (path) => /^src\/.*\.ts$/.test(path) && !path.startsWith("src/kernels/assembly/"),
+);
 
 test("the pattern sees every form of import", () => {
   const text = [
-    'import a from "./a.ts";', 'import type { B } from "../b.ts";', 'import "./c.ts";', 'export { d } from "./d.ts";',
-    'await import("./e.ts");', 'new URL("./f.js", import.meta.url)', "import {\n  g,\n} from \"./g.ts\";",
-    '// import "./no.ts"', '/* import "./no.ts" */',
+    'import a from "./a.ts";',
+    'import type { B } from "../b.ts";',
+    'import "./c.ts";',
+    'export { d } from "./d.ts";',
+    'await import("./e.ts");',
+    'new URL("./f.js", import.meta.url)',
+    'import {\n  g,\n} from "./g.ts";',
+    '// import "./no.ts"',
+    '/* import "./no.ts" */',
   ].join("\n");
   const want = ["./a.ts", "../b.ts", "./c.ts", "./d.ts", "./e.ts", "./f.js", "./g.ts"];
   assert.deepEqual(specifiers(text), want);
@@ -45,7 +69,8 @@ test("imports only go down the list of rooms", () => {
     for (const specifier of specifiers(read(path))) {
       if (!specifier.startsWith(".")) {
         const allowed = PURE[room];
-        if (allowed && specifier.startsWith("node:") && !allowed.test(specifier)) wrong.push(`${path}: ${specifier} in a pure room`);
+        if (allowed && specifier.startsWith("node:") && !allowed.test(specifier))
+          wrong.push(`${path}: ${specifier} in a pure room`);
         continue;
       }
       const target = posix.join(posix.dirname(path), specifier);

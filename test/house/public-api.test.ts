@@ -6,8 +6,18 @@ import { read } from "./tree.ts";
 
 test("names of the npm package", () => {
   assert.deepEqual(Object.keys(api).sort(), [
-    "AthanorError", "Order", "buildIndex", "createPosixStorage", "deal", "extents", "openIndex", "orderView", "parseState",
-    "resolveOrder", "stateOf", "viewFingerprint",
+    "AthanorError",
+    "Order",
+    "buildIndex",
+    "createPosixStorage",
+    "deal",
+    "extents",
+    "openIndex",
+    "orderView",
+    "parseState",
+    "resolveOrder",
+    "stateOf",
+    "viewFingerprint",
   ]);
 });
 
