@@ -65,7 +65,6 @@ if (existsSync(join(root, "src", "agent", "main.ts"))) {
     "--platform=node",
     "--format=esm",
     "--target=node20",
-    "--external:koffi",
     "--outfile=dist/agent.js",
     "--log-level=warning",
     "--sourcemap",

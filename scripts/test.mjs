@@ -38,7 +38,9 @@ await main(async () => {
     total.failed += result.failed;
     total.skipped += result.skipped;
     const verdict = result.failed > 0 ? "FAILED" : "ok";
-    console.log(`${suite.name}: ${verdict}, ${result.passed} of ${result.passed + result.failed} in ${minutes(start)}${result.note}`);
+    console.log(
+      `${suite.name}: ${verdict}, ${result.passed} of ${result.passed + result.failed} in ${minutes(start)}${result.note}`,
+    );
   }
   console.log(`all suites: ${minutes(began)}`);
   console.log(`${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`);
@@ -51,23 +53,63 @@ function suites(python, scratch) {
   const whole = ["test/e2e", "test/fault"].filter((path) => hasFile(path, ".py"));
   const pytest = (name, part, paths, limit) => {
     const xml = join(scratch, `${name.replaceAll(" ", "-")}.xml`);
-    const args = ["-m", "pytest", ...paths, "-q", "-ra", "-c", "python/pyproject.toml", "--rootdir", "python", `--junitxml=${xml}`];
+    const args = [
+      "-m",
+      "pytest",
+      ...paths,
+      "-q",
+      "-ra",
+      "-c",
+      "python/pyproject.toml",
+      "--rootdir",
+      "python",
+      `--junitxml=${xml}`,
+    ];
     return { name, part, command: python, args, limit, counts: () => junit(xml) };
   };
   const json = join(scratch, "node.json");
-  const nodeArgs = ["--enable-source-maps", "--test", "--test-concurrency=2", "--test-timeout=600000", "--test-reporter=./scripts/reporter.mjs"];
+  const nodeArgs = [
+    "--enable-source-maps",
+    "--test",
+    "--test-concurrency=2",
+    "--test-timeout=600000",
+    "--test-reporter=./scripts/reporter.mjs",
+  ];
   const tsTests = () => files("dist/test", ".test.js");
   return [
     { name: "types and build", part: PARTS, command: process.execPath, args: ["scripts/build.mjs"], limit: 5 },
     { name: "lint", part: ["lint"], command: bin("oxlint"), args: ["--type-aware", "--deny-warnings"], limit: 5 },
     { name: "format", part: ["lint"], command: bin("oxfmt"), args: ["--check"], limit: 5 },
     { name: "dead exports", part: ["lint"], command: bin("knip"), args: ["--no-progress"], limit: 5 },
-    { name: "python lint", part: ["lint"], command: python, args: ["-m", "ruff", "check", "--output-format", "concise", ...pySources], limit: 5 },
-    { name: "python format", part: ["lint"], command: python, args: ["-m", "ruff", "format", "--check", "-q", ...pySources], limit: 5 },
-    { name: "python types", part: ["lint"], command: python, args: ["-m", "mypy", "--config-file", "python/pyproject.toml", "python/src"], limit: 5 },
     {
-      name: "typescript tests", part: ["ts"], command: process.execPath, args: () => [...nodeArgs, ...tsTests()], limit: 20,
-      env: { ATHANOR_TEST_COUNTS: json }, counts: () => JSON.parse(readFileSync(json, "utf8")),
+      name: "python lint",
+      part: ["lint"],
+      command: python,
+      args: ["-m", "ruff", "check", "--output-format", "concise", ...pySources],
+      limit: 5,
+    },
+    {
+      name: "python format",
+      part: ["lint"],
+      command: python,
+      args: ["-m", "ruff", "format", "--check", "-q", ...pySources],
+      limit: 5,
+    },
+    {
+      name: "python types",
+      part: ["lint"],
+      command: python,
+      args: ["-m", "mypy", "--config-file", "python/pyproject.toml", "python/src"],
+      limit: 5,
+    },
+    {
+      name: "typescript tests",
+      part: ["ts"],
+      command: process.execPath,
+      args: () => [...nodeArgs, ...tsTests()],
+      limit: 20,
+      env: { ATHANOR_TEST_COUNTS: json },
+      counts: () => JSON.parse(readFileSync(json, "utf8")),
     },
     pytest("python tests", ["py"], ["python/tests"], 20),
     ...(whole.length > 0 ? [pytest("end to end", ["e2e"], whole, 40)] : []),
@@ -79,7 +121,8 @@ async function runSuite(suite, env) {
   const args = typeof suite.args === "function" ? suite.args() : suite.args;
   const { status, late } = await stream(suite.command, args, { ...env, NO_COLOR: "1", ...suite.env }, suite.limit);
   const note = late ? `, stopped at its deadline of ${suite.limit} min` : "";
-  if (suite.counts === undefined) return { passed: status === 0 ? 1 : 0, failed: status === 0 ? 0 : 1, skipped: 0, note };
+  if (suite.counts === undefined)
+    return { passed: status === 0 ? 1 : 0, failed: status === 0 ? 0 : 1, skipped: 0, note };
   let counts;
   try {
     counts = suite.counts();
@@ -157,7 +200,10 @@ function junit(path) {
 function files(folder, ending) {
   const path = join(root, folder);
   if (!existsSync(path)) return [];
-  return readdirSync(path, { recursive: true }).filter((name) => name.endsWith(ending)).map((name) => join(folder, name)).sort();
+  return readdirSync(path, { recursive: true })
+    .filter((name) => name.endsWith(ending))
+    .map((name) => join(folder, name))
+    .sort();
 }
 
 function hasFile(folder, ending) {
