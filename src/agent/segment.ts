@@ -79,6 +79,7 @@ export class Segment implements SlotTarget {
   rangBell(): void {
     if (this.closed) return;
     this.write(header.wakeAt, NEVER);
+    this.rung = 0; // an answer given before the bell was connected went nowhere (seen: 10 s without the first batch)
     this.answer();
   }
 
