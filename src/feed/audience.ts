@@ -81,6 +81,7 @@ export class Audience {
 
   /** Can the consumer read on from `position` here, without rows that were never kept or are gone? */
   covers(id: ConsumerId, position: number): boolean {
+    if (this.opened.has(keyOf(id))) return false;
     const next = this.next[id.rank];
     const mine = next?.[id.residue];
     return mine !== undefined && next?.length === id.stride && position >= mine && this.steps.start(position) === position;

@@ -79,8 +79,8 @@ export class HeldSupply implements Supply {
     const runs: RecordRun[] = [];
     let bytes = 0;
     for (const run of this.planned) {
+      if (bytes >= READ_BYTES) break;
       bytes += table.segmentLength[table.segmentStart[run.block] as number] as number;
-      if (runs.length > 0 && bytes > READ_BYTES) break;
       runs.push(run);
     }
     // A stream is taken whole: its inflater is opened here and closed behind its last block.

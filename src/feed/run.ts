@@ -184,7 +184,7 @@ function windowOf(parts: RunParts): { window: number; maxRows: number } {
   const { order, view } = parts;
   const block = Math.max(view.largestBlock, 1);
   const window = order.resolved.shuffle === "none" ? Math.max(block, PLAIN_WINDOW) : order.resolved.window;
-  return { window, maxRows: 2 * block };
+  return { window, maxRows: 4 * block };
 }
 
 function largestExtent(order: Order): number {
