@@ -35,7 +35,6 @@ export interface DemoOptions {
 interface Plan {
   steps: number;
   saveSteps: number;
-  accumulation: number;
   megabytes: number;
   killAgentAt: number;
   /** Step after which everything is killed; null: never. */
@@ -44,13 +43,14 @@ interface Plan {
 }
 
 const RANKS = 2;
-const BATCH = 2;
+const BATCH = 1;
+const ACCUMULATION = 2;
 const FULL: Plan = {
-  steps: 40, saveSteps: 10, accumulation: 2, megabytes: 8, killAgentAt: 8, killAllAt: 24,
-  bench: ["--batch", "32", "--mode", "window", "--seconds", "3", "--passes", "2"],
+  steps: 40, saveSteps: 10, megabytes: 8, killAgentAt: 8, killAllAt: 24,
+  bench: ["--batch", "32", "--mode", "window", "--seconds", "2", "--passes", "2"],
 };
 const QUICK: Plan = {
-  steps: 8, saveSteps: 4, accumulation: 1, megabytes: 2, killAgentAt: 3, killAllAt: null,
+  steps: 8, saveSteps: 4, megabytes: 2, killAgentAt: 3, killAllAt: null,
   bench: ["--batch", "32", "--mode", "window", "--seconds", "1", "--passes", "1"],
 };
 
@@ -114,6 +114,7 @@ class Demo {
     this.#env = {
       ...process.env,
       ATHANOR_PYTHON: place.python,
+      ATHANOR_JOB_ID: place.job,
       PATH: `${dirname(place.python)}:${process.env["PATH"] ?? ""}`, // DeepSpeed looks for ninja there
       PYTHONPATH: [client, process.env["PYTHONPATH"]].filter(Boolean).join(":"),
       PYTHONUNBUFFERED: "1",
@@ -125,7 +126,7 @@ class Demo {
   }
 
   async run(): Promise<void> {
-    const { steps, accumulation, megabytes, bench } = this.#plan;
+    const { steps, megabytes, bench } = this.#plan;
     const text = this.#options.data === undefined ? [] : ["--source", this.#options.data];
     this.#title("Real text, a byte-level tokeniser, 20 TFRecord shards");
     await this.#python("make_corpus.py", ["--out", this.#at.dir, "--megabytes", String(megabytes), ...text]);
@@ -133,14 +134,14 @@ class Demo {
     await this.#athanor(["index", this.#data]);
     this.#title("Plan: what the run will cost");
     await this.#athanor([
-      "plan", this.#data, "--ranks", String(RANKS), "--batch", String(BATCH), "--grad-accum", String(accumulation),
+      "plan", this.#data, "--ranks", String(RANKS), "--batch", String(BATCH), "--grad-accum", String(ACCUMULATION),
     ]);
     this.#title(`Train: DeepSeek-V2 of 8.6 M parameters, DeepSpeed ZeRO-2, ${RANKS} CPU ranks, ${steps} steps`);
     await this.#train();
     this.#title("Proof: every sample that the ranks were given, recomputed from the index");
     await this.#athanor(["state", "verify", this.#out, "--data", this.#data]);
     this.#title("The same steps without a model, a kill or a stop: is it the same proof?");
-    const global = RANKS * BATCH * accumulation;
+    const global = RANKS * BATCH * ACCUMULATION;
     await this.#python("replay.py", [
       "--data_dir", this.#data, "--world", String(RANKS), "--batch_size", String(BATCH), "--global_batch_size", String(global),
       "--steps", String(steps), "--proof_dir", join(this.#at.dir, "unbroken"), "--compare", join(this.#out, "proof"),
@@ -197,7 +198,7 @@ class Demo {
   async #launch(more: string[], onStep: (step: number, kill: () => void) => void): Promise<number> {
     const line = [
       "--data_dir", this.#data, "--model_name_or_path", join(examples, "tiny"), "--output_dir", this.#out,
-      "--per_device_train_batch_size", String(BATCH), "--gradient_accumulation_steps", String(this.#plan.accumulation),
+      "--per_device_train_batch_size", String(BATCH), "--gradient_accumulation_steps", String(ACCUMULATION),
       "--learning_rate", "3e-3", "--num_train_epochs", "1", "--deepspeed", join(examples, "ds_config.json"),
       "--max_steps", String(this.#plan.steps), "--save_steps", String(this.#plan.saveSteps), ...more,
     ];
@@ -205,7 +206,7 @@ class Demo {
     const port = await freePort();
     const args = ["-m", "deepspeed.launcher.runner", `--num_gpus=${RANKS}`, "--master_port", String(port)];
     return this.#at.children.run(this.#at.python, [...args, join(examples, "train.py"), ...line], {
-      env: { ...this.#env, ATHANOR_JOB_ID: this.#at.job },
+      env: this.#env,
       onLine: (text, kill) => {
         if (/^\[train\] |the agent is gone/.test(text)) this.#options.say(`  ${text.replace("[train] ", "")}`);
         const step = /^\[train\] step +(\d+) /.exec(text)?.[1];
