@@ -141,7 +141,8 @@ export function decodeTable(bytes: Uint8Array, file: string): ShardTable {
   const expected = (2 * blocks + 1 + 2 * segments) * 8 + (2 * (blocks + 1) + segments + restarts) * 4 + jsonBytes;
   if (payload.byteLength !== expected) throw corrupt(file, `sections of ${expected} bytes`, `${payload.byteLength}`);
   let at = payload.byteOffset;
-  const f64 = (length: number): Float64Array => new Float64Array(payload.buffer, (at += length * 8) - length * 8, length);
+  const f64 = (length: number): Float64Array =>
+    new Float64Array(payload.buffer, (at += length * 8) - length * 8, length);
   const u32 = (length: number): Uint32Array => new Uint32Array(payload.buffer, (at += length * 4) - length * 4, length);
   const { stream, ...identity } = json(payload, jsonBytes) as Omit<ShardTable, "table"> & { stream: boolean };
   const table: BlockTable = {
@@ -173,14 +174,25 @@ function tableColumns(table: BlockTable): (Float64Array | Uint32Array)[] {
   ];
 }
 
-function header(kind: number, payload: Uint8Array[], rows: number, a: number, b: number, jsonBytes: number): Uint8Array {
+function header(
+  kind: number,
+  payload: Uint8Array[],
+  rows: number,
+  a: number,
+  b: number,
+  jsonBytes: number,
+): Uint8Array {
   const bytes = new Uint8Array(HEADER_BYTES);
   const view = new DataView(bytes.buffer);
   bytes.set(Buffer.from(MAGIC));
   view.setUint32(8, INDEX_VERSION, true);
   view.setUint32(12, kind, true);
   view.setBigUint64(16, BigInt(payload.reduce((sum, part) => sum + part.byteLength, 0)), true);
-  view.setUint32(24, payload.reduce((crc, part) => crc32c(part, crc), 0), true);
+  view.setUint32(
+    24,
+    payload.reduce((crc, part) => crc32c(part, crc), 0),
+    true,
+  );
   view.setUint32(28, rows, true);
   view.setBigUint64(32, BigInt(a), true);
   view.setBigUint64(40, BigInt(b), true);
@@ -199,7 +211,8 @@ interface Opened {
 }
 
 function open(bytes: Uint8Array, kind: number, file: string): Opened {
-  if (bytes.byteLength < HEADER_BYTES) throw corrupt(file, `a header of ${HEADER_BYTES} bytes`, `${bytes.byteLength} bytes`);
+  if (bytes.byteLength < HEADER_BYTES)
+    throw corrupt(file, `a header of ${HEADER_BYTES} bytes`, `${bytes.byteLength} bytes`);
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   const magic = Buffer.from(bytes.subarray(0, 8)).toString("latin1");
   if (magic !== MAGIC) throw corrupt(file, MAGIC, JSON.stringify(magic));

@@ -84,7 +84,9 @@ export class Audience {
     if (this.opened.has(keyOf(id))) return false;
     const next = this.next[id.rank];
     const mine = next?.[id.residue];
-    return mine !== undefined && next?.length === id.stride && position >= mine && this.steps.start(position) === position;
+    return (
+      mine !== undefined && next?.length === id.stride && position >= mine && this.steps.start(position) === position
+    );
   }
 
   open(id: ConsumerId, position: number): void {

@@ -66,7 +66,12 @@ export class Decoders {
     this.workerOf(stream).worker.postMessage({ type: "close-stream", stream } satisfies DecodeMessage);
   }
 
-  decode(group: number, request: DecodeRequest, urgent: boolean, stream?: StreamPlace): Promise<DecodeReport & { decodeNs: number }> {
+  decode(
+    group: number,
+    request: DecodeRequest,
+    urgent: boolean,
+    stream?: StreamPlace,
+  ): Promise<DecodeReport & { decodeNs: number }> {
     return new Promise((resolve, reject) => {
       if (this.closed) return reject(new Error("decoders are closed"));
       const task: Task = { id: this.nextTask++, group, request, stream, resolve, reject };
@@ -125,7 +130,7 @@ export class Decoders {
 
   private dispatch(): void {
     for (const queue of [this.urgent, this.bulk]) {
-      for (let at = 0; at < queue.length; ) {
+      for (let at = 0; at < queue.length;) {
         const task = queue[at] as Task;
         const lane = task.stream === undefined ? this.idlest() : this.workerOf(task.stream.stream);
         if (lane.running.size >= DEPTH) {

@@ -253,7 +253,15 @@ export class Lane {
       const perm = this.permutation(row, rows);
       const inverse = new Uint32Array(rows);
       for (let i = 0; i < rows; i++) inverse[perm[i] as number] = i;
-      this.windows.push({ pass: this.pass, firstRow: row, rows, perm, inverse, address: new Uint32Array(rows), missing: rows });
+      this.windows.push({
+        pass: this.pass,
+        firstRow: row,
+        rows,
+        perm,
+        inverse,
+        address: new Uint32Array(rows),
+        missing: rows,
+      });
     }
   }
 

@@ -84,9 +84,17 @@ export class Run {
     for (const rank of parts.localRanks) this.audience.expect(rank, parts.stride, from);
     const { memory, audience } = this;
     const { changed, failed } = parts;
-    const intake = new Intake(this.number, source, memory, decoders, { checkCrc: parts.checkCrc, strict: parts.strict });
+    const intake = new Intake(this.number, source, memory, decoders, {
+      checkCrc: parts.checkCrc,
+      strict: parts.strict,
+    });
     const early = new EarlyRows({
-      source, memory, intake, changed, failed, sampleAt: sampleAt ?? ((position) => order.sampleAt(position)),
+      source,
+      memory,
+      intake,
+      changed,
+      failed,
+      sampleAt: sampleAt ?? ((position) => order.sampleAt(position)),
     });
     const { shuffle, held } = order.resolved;
     if (random || (shuffle === "global" && !held)) {
@@ -97,8 +105,18 @@ export class Run {
       const { window, maxRows } = windowOf(parts);
       const capacity = Math.min(window + maxRows, order.samples + maxRows);
       this.supply = new LaneSupply(from, lanesHere(parts, from), {
-        order, source, memory, intake, audience, early, window, capacity, maxRows,
-        largestExtent: largestExtent(order), changed, failed,
+        order,
+        source,
+        memory,
+        intake,
+        audience,
+        early,
+        window,
+        capacity,
+        maxRows,
+        largestExtent: largestExtent(order),
+        changed,
+        failed,
       });
     }
   }
@@ -148,7 +166,12 @@ export class Run {
     if (at === undefined) throw new Error(`consumer ${keyOf(id)} joined a run that does not expect it`);
     const { steps, supply, memory, kernels, audience } = this;
     const served: Served = {
-      supply, memory, kernels, steps, rowTable: at, staging: at + align(batch * 4, 64),
+      supply,
+      memory,
+      kernels,
+      steps,
+      rowTable: at,
+      staging: at + align(batch * 4, 64),
       deal: (start) => order.deal(start, steps.size, world, id.rank),
       advance: (next) => audience.advance(id, next),
     };

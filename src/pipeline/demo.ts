@@ -46,11 +46,19 @@ const RANKS = 2;
 const BATCH = 1;
 const ACCUMULATION = 2;
 const FULL: Plan = {
-  steps: 40, saveSteps: 10, megabytes: 8, killAgentAt: 8, killAllAt: 24,
+  steps: 40,
+  saveSteps: 10,
+  megabytes: 8,
+  killAgentAt: 8,
+  killAllAt: 24,
   bench: ["--batch", "32", "--mode", "window", "--seconds", "2", "--passes", "2"],
 };
 const QUICK: Plan = {
-  steps: 8, saveSteps: 4, megabytes: 2, killAgentAt: 3, killAllAt: null,
+  steps: 8,
+  saveSteps: 4,
+  megabytes: 2,
+  killAgentAt: 3,
+  killAllAt: null,
   bench: ["--batch", "32", "--mode", "window", "--seconds", "1", "--passes", "1"],
 };
 
@@ -134,7 +142,14 @@ class Demo {
     await this.#athanor(["index", this.#data]);
     this.#title("Plan: what the run will cost");
     await this.#athanor([
-      "plan", this.#data, "--ranks", String(RANKS), "--batch", String(BATCH), "--grad-accum", String(ACCUMULATION),
+      "plan",
+      this.#data,
+      "--ranks",
+      String(RANKS),
+      "--batch",
+      String(BATCH),
+      "--grad-accum",
+      String(ACCUMULATION),
     ]);
     this.#title(`Train: DeepSeek-V2 of 8.6 M parameters, DeepSpeed ZeRO-2, ${RANKS} CPU ranks, ${steps} steps`);
     await this.#train();
@@ -143,14 +158,28 @@ class Demo {
     this.#title("The same steps without a model, a kill or a stop: is it the same proof?");
     const global = RANKS * BATCH * ACCUMULATION;
     await this.#python("replay.py", [
-      "--data_dir", this.#data, "--world", String(RANKS), "--batch_size", String(BATCH), "--global_batch_size", String(global),
-      "--steps", String(steps), "--proof_dir", join(this.#at.dir, "unbroken"), "--compare", join(this.#out, "proof"),
+      "--data_dir",
+      this.#data,
+      "--world",
+      String(RANKS),
+      "--batch_size",
+      String(BATCH),
+      "--global_batch_size",
+      String(global),
+      "--steps",
+      String(steps),
+      "--proof_dir",
+      join(this.#at.dir, "unbroken"),
+      "--compare",
+      join(this.#out, "proof"),
     ]);
     this.#title("What it brings: the same files read by three loaders");
     await this.#athanor(["bench", "train", "--data", this.#data, "--cache-dir", join(this.#at.dir, "bench"), ...bench]);
     const { say } = this.#options;
     say("");
-    say(`done in ${Math.round((Date.now() - this.#began) / 1000)} s. With data of your own (a folder of TFRecord shards):`);
+    say(
+      `done in ${Math.round((Date.now() - this.#began) / 1000)} s. With data of your own (a folder of TFRecord shards):`,
+    );
     say("  athanor index DATA");
     say(
       `  deepspeed --num_gpus=8 ${join(examples, "train.py")} --data_dir DATA --model_name_or_path MODEL --output_dir output ` +
@@ -197,10 +226,27 @@ class Demo {
   /** One start of DeepSpeed. */
   async #launch(more: string[], onStep: (step: number, kill: () => void) => void): Promise<number> {
     const line = [
-      "--data_dir", this.#data, "--model_name_or_path", join(examples, "tiny"), "--output_dir", this.#out,
-      "--per_device_train_batch_size", String(BATCH), "--gradient_accumulation_steps", String(ACCUMULATION),
-      "--learning_rate", "3e-3", "--num_train_epochs", "1", "--deepspeed", join(examples, "ds_config.json"),
-      "--max_steps", String(this.#plan.steps), "--save_steps", String(this.#plan.saveSteps), ...more,
+      "--data_dir",
+      this.#data,
+      "--model_name_or_path",
+      join(examples, "tiny"),
+      "--output_dir",
+      this.#out,
+      "--per_device_train_batch_size",
+      String(BATCH),
+      "--gradient_accumulation_steps",
+      String(ACCUMULATION),
+      "--learning_rate",
+      "3e-3",
+      "--num_train_epochs",
+      "1",
+      "--deepspeed",
+      join(examples, "ds_config.json"),
+      "--max_steps",
+      String(this.#plan.steps),
+      "--save_steps",
+      String(this.#plan.saveSteps),
+      ...more,
     ];
     this.#command(["deepspeed", `--num_gpus=${RANKS}`, join(examples, "train.py"), ...line]);
     const port = await freePort();

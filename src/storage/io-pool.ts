@@ -101,7 +101,8 @@ export class IoPool {
 
   /** Closes a descriptor in the thread that opened it, behind whatever that thread does now. */
   closeIn(thread: IoThread, path: string, fd: number): void {
-    if (!this.closed && this.threads.has(thread)) thread.worker.postMessage({ op: "close", path, fd } satisfies IoRequest);
+    if (!this.closed && this.threads.has(thread))
+      thread.worker.postMessage({ op: "close", path, fd } satisfies IoRequest);
   }
 
   hanging(): HungRequest[] {
@@ -141,7 +142,7 @@ export class IoPool {
   }
 
   private pump(): void {
-    for (let at = 0; at < this.queue.length; ) {
+    for (let at = 0; at < this.queue.length;) {
       const job = this.queue[at]!;
       const flying = this.inFlight.get(job.target) ?? 0;
       if (flying >= this.options.perTarget) {

@@ -23,7 +23,9 @@ export class AgentProcess {
   readonly process: ChildProcess;
 
   constructor(...options: string[]) {
-    this.process = spawn(process.execPath, [agentJs, "--run-dir", this.runDir, "--job", "test", ...options], { stdio: "inherit" });
+    this.process = spawn(process.execPath, [agentJs, "--run-dir", this.runDir, "--job", "test", ...options], {
+      stdio: "inherit",
+    });
     running.add(this);
   }
 
@@ -47,7 +49,7 @@ export class AgentProcess {
 
   /** Resolves when the process is gone. */
   async gone(timeoutMs = 30_000): Promise<void> {
-    for (const end = Date.now() + timeoutMs; this.process.exitCode === null && this.process.signalCode === null; ) {
+    for (const end = Date.now() + timeoutMs; this.process.exitCode === null && this.process.signalCode === null;) {
       if (Date.now() > end) throw new Error("the agent is still there");
       await pause(20);
     }
@@ -70,7 +72,9 @@ export class Line {
     this.socket = socket;
     socket.on("error", () => undefined);
     socket.on("close", () => (this.closed = true));
-    createInterface({ input: socket }).on("line", (line) => this.arrived.push(JSON.parse(line) as Record<string, unknown>));
+    createInterface({ input: socket }).on("line", (line) =>
+      this.arrived.push(JSON.parse(line) as Record<string, unknown>),
+    );
   }
 
   send(message: object | string): void {

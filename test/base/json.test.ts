@@ -19,7 +19,8 @@ test("canonical JSON: the examples of RFC 8785", () => {
 });
 
 test("canonical JSON refuses what JSON cannot hold", () => {
-  for (const bad of [Number.NaN, Number.POSITIVE_INFINITY, "\ud800"]) assert.throws(() => canonicalJson([bad]), TypeError);
+  for (const bad of [Number.NaN, Number.POSITIVE_INFINITY, "\ud800"])
+    assert.throws(() => canonicalJson([bad]), TypeError);
 });
 
 test("values keep integers, bytes and odd floats exactly", () => {

@@ -1,6 +1,18 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmodSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync, statSync, truncateSync, unlinkSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -31,7 +43,10 @@ function makeSet(): string {
   return root;
 }
 
-async function build(root: string, options: Partial<BuildOptions> = {}): Promise<{ index: DatasetIndex; read: string[] }> {
+async function build(
+  root: string,
+  options: Partial<BuildOptions> = {},
+): Promise<{ index: DatasetIndex; read: string[] }> {
   const read: string[] = [];
   const index = await buildIndex(root, { storage, onRead: (path) => read.push(path), ...options });
   return { index, read };
@@ -55,7 +70,14 @@ test("an index read back equals the one that was built", async () => {
   assert.equal(await openIndex(root, { storage }), undefined);
   const { index, read } = await build(root);
   assert.deepEqual(read, ["a.tfrecord", "b/c.tfrecord", "empty.tfrecord"]);
-  assert.deepEqual(index.shards.map(({ path, records }) => [path, records]), [["a.tfrecord", 200], ["b/c.tfrecord", 50], ["empty.tfrecord", 0]]);
+  assert.deepEqual(
+    index.shards.map(({ path, records }) => [path, records]),
+    [
+      ["a.tfrecord", 200],
+      ["b/c.tfrecord", 50],
+      ["empty.tfrecord", 0],
+    ],
+  );
   assert.equal(index.totals.records, 250);
   assert.equal(index.totals.bytes, statSync(join(root, "a.tfrecord")).size + statSync(join(root, "b/c.tfrecord")).size);
   const id = index.schema.fields.find(({ name }) => name === "id");
@@ -85,7 +107,10 @@ test("an unchanged shard is never read again; new, changed and gone ones are fol
   assert.equal(changed.index.schema.fields[0]?.max, "902");
 
   unlinkSync(join(root, "b/new.tfrecord"));
-  await assert.rejects(openIndex(root, { storage }), { code: "ATH_INDEX_STALE", message: /b\/new\.tfrecord: this shard of the index is gone/ });
+  await assert.rejects(openIndex(root, { storage }), {
+    code: "ATH_INDEX_STALE",
+    message: /b\/new\.tfrecord: this shard of the index is gone/,
+  });
   const shrunk = await build(root);
   assert.deepEqual(shrunk.read, []);
   assert.equal(shrunk.index.totals.records, 57);
@@ -106,7 +131,10 @@ test("a shard changed after the index was made is refused at its first open, not
   assert.equal(opened.fingerprint, index.fingerprint);
   // Another process: this one may go on over the descriptor that it has.
   const job = createPosixStorage();
-  await assert.rejects(job.open(file, opened.shards[0]), { code: "ATH_SHARD_CHANGED", message: /changed since it was indexed: found .* expected / });
+  await assert.rejects(job.open(file, opened.shards[0]), {
+    code: "ATH_SHARD_CHANGED",
+    message: /changed since it was indexed: found .* expected /,
+  });
   await job.close();
 });
 
@@ -124,7 +152,10 @@ test("cut and damaged index files are named and can be built anew", async () => 
   const whole = readFileSync(file);
   for (const length of [0, 10, 63, 64, whole.length - 1]) {
     writeFileSync(file, whole.subarray(0, length));
-    await assert.rejects(openIndex(root, { storage }), { code: "ATH_INDEX_CORRUPT", message: /shards\.bin: .*athanor index --rebuild/ });
+    await assert.rejects(openIndex(root, { storage }), {
+      code: "ATH_INDEX_CORRUPT",
+      message: /shards\.bin: .*athanor index --rebuild/,
+    });
   }
   for (let at = 0; at < whole.length; at += 13) {
     const damaged = Buffer.from(whole);
@@ -170,7 +201,11 @@ test("builders at the same time, over a set that grows, leave a whole index", as
   });
   assert.equal(status, 0);
   assert.equal(stdout, "250\n250\n250\n");
-  const own = await Promise.all([build(root, { rebuild: true }), build(root, { rebuild: true }), build(root, { rebuild: true })]);
+  const own = await Promise.all([
+    build(root, { rebuild: true }),
+    build(root, { rebuild: true }),
+    build(root, { rebuild: true }),
+  ]);
   assert.deepEqual(await contentOf(await reopen(root)), await contentOf(own[0].index));
   assert.deepEqual(readdirSync(join(root, ".athanor")).sort(), ["blocks", "manifest.json", "shards.bin"]);
 });
@@ -190,7 +225,10 @@ test("a folder that cannot be written is named before anything is read, with --i
       (error) => console.log(error.code, read.length, error.remedy),
     );`;
   chmodSync(root, 0o555);
-  const { stdout, stderr } = spawnSync(process.execPath, [put(top, "other-user.mjs", program)], { encoding: "utf8", timeout: 100_000 });
+  const { stdout, stderr } = spawnSync(process.execPath, [put(top, "other-user.mjs", program)], {
+    encoding: "utf8",
+    timeout: 100_000,
+  });
   chmodSync(root, 0o755);
   assert.match(stdout, /^ATH_INDEX_READONLY 0 run `athanor index .* --index-dir FOLDER`/, stderr);
 
@@ -208,7 +246,10 @@ test("files beside the shards: known non-data is ignored and listed, anything el
   put(root, "README.md", "# about\n");
   put(root, "info.json", '{"name": "set"}');
   const { index } = await build(root);
-  assert.deepEqual(index.ignored.map(({ path }) => path), ["README.md", "info.json"]);
+  assert.deepEqual(
+    index.ignored.map(({ path }) => path),
+    ["README.md", "info.json"],
+  );
   assert.match(index.ignored[1]!.why, /JSON/);
   assert.equal((await reopen(root)).ignored.length, 2);
   // Read once: the next build does not look at them again.
@@ -239,7 +280,10 @@ test("a fault in a shard stops the build with file, record and byte offset, and 
 test("kinds that differ between shards are an error that names both", async () => {
   const root = makeSet();
   put(root, "z.tfrecord", shard([{ id: "seven" }]));
-  await assert.rejects(build(root), { code: "ATH_SCHEMA_CONFLICT", message: /z\.tfrecord: feature "id" holds bytes values here and int64 values in .*a\.tfrecord/ });
+  await assert.rejects(build(root), {
+    code: "ATH_SCHEMA_CONFLICT",
+    message: /z\.tfrecord: feature "id" holds bytes values here and int64 values in .*a\.tfrecord/,
+  });
 });
 
 test("globs and single files have an index of their own", async () => {
@@ -247,7 +291,10 @@ test("globs and single files have an index of their own", async () => {
   const whole = await build(root);
   const glob = await build(join(root, "**/c.tfrecord"));
   assert.equal(glob.index.root, join(root, "b"));
-  assert.deepEqual(glob.index.shards.map(({ path }) => path), ["c.tfrecord"]);
+  assert.deepEqual(
+    glob.index.shards.map(({ path }) => path),
+    ["c.tfrecord"],
+  );
   const single = await build(join(root, "a.tfrecord"));
   assert.equal(single.index.totals.records, 200);
   assert.equal((await reopen(join(root, "a.tfrecord"))).totals.records, 200);

@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { closeSync, mkdirSync, mkdtempSync, openSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -42,7 +52,9 @@ test("many concurrent readers open a file once", async () => {
   const { version } = await storage.open(path);
   const opens = storage.stats().opens;
   const shared = new SharedArrayBuffer(64 * 100);
-  await Promise.all(Array.from({ length: 64 }, (_, i) => storage.readShared(path, version, shared, i * 100, i * 1000, 100)));
+  await Promise.all(
+    Array.from({ length: 64 }, (_, i) => storage.readShared(path, version, shared, i * 100, i * 1000, 100)),
+  );
   for (let i = 0; i < 64; i++) {
     assert.deepEqual(new Uint8Array(shared, i * 100, 100).slice(), pattern.slice(i * 1000, i * 1000 + 100));
   }
@@ -127,7 +139,8 @@ test("a read that fails is tried three times over fresh descriptors, then named 
 test("lists in byte order, follows links once, leaves hidden names out", async () => {
   const root = join(folder, "tree");
   mkdirSync(join(root, "b", ".hidden"), { recursive: true });
-  for (const name of ["z", "a", "b/c", "b-c", "\u{1F600}", "\uFFFD", ".x", "b/.hidden/y"]) writeFileSync(join(root, name), name);
+  for (const name of ["z", "a", "b/c", "b-c", "\u{1F600}", "\uFFFD", ".x", "b/.hidden/y"])
+    writeFileSync(join(root, name), name);
   symlinkSync("..", join(root, "b", "loop"));
   symlinkSync("z", join(root, "link"));
   const storage = createPosixStorage();
@@ -142,7 +155,12 @@ test("a hung target is reported and does not stop others; close does not wait fo
   const fifo = join(folder, "hung");
   execFileSync("mkfifo", [fifo]);
   const hung: HungRequest[] = [];
-  const storage = createPosixStorage({ threads: 1, perTarget: 2, hangAfterMs: 100, onHang: (request) => hung.push(request) });
+  const storage = createPosixStorage({
+    threads: 1,
+    perTarget: 2,
+    hangAfterMs: 100,
+    onHang: (request) => hung.push(request),
+  });
   const never = storage.open(fifo);
   const refused = assert.rejects(never, { code: "ATH_STORAGE_IO", message: /storage was closed/ });
   const other = make("alive", "alive");
@@ -166,7 +184,10 @@ test("idle threads do not keep the process alive", () => {
   const code = `import { createPosixStorage } from ${JSON.stringify(module)};
     const object = await createPosixStorage().open(${JSON.stringify(path)});
     process.stdout.write(String(object.size));`;
-  const { stdout, status } = spawnSync(process.execPath, [make("idle.mjs", code)], { encoding: "utf8", timeout: 50_000 });
+  const { stdout, status } = spawnSync(process.execPath, [make("idle.mjs", code)], {
+    encoding: "utf8",
+    timeout: 50_000,
+  });
   assert.equal(stdout, "4");
   assert.equal(status, 0);
 });
