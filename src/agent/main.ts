@@ -42,7 +42,7 @@ async function main(): Promise<void> {
     runDir,
     job: values.job,
     version: VERSION,
-    graceMs: parseDuration(values.grace) * 1000,
+    graceMs: values.grace === "forever" ? Number.POSITIVE_INFINITY : parseDuration(values.grace) * 1000,
     memory: values.memory === undefined ? defaultMemory() : parseSize(values.memory),
     decodeThreads: values["decode-threads"] === undefined ? defaultDecodeThreads() : Number(values["decode-threads"]),
     ioThreads: Number(values["io-threads"]),
@@ -60,11 +60,12 @@ async function main(): Promise<void> {
   server.log(`agent ${VERSION} (pid ${process.pid}) of job ${values.job} is ready`);
 }
 
-/** Ends at once: a thread may hang in a read of a lost target, which nothing on an exit path waits for. */
+/** A thread that hangs in a read of a lost target would keep the process for ever: then it ends itself the hard way. */
 function leave(server: Server, why: string): void {
   server.close();
   server.log(`agent leaves: ${why}`);
-  process.kill(process.pid, "SIGKILL");
+  if (server.busyThreads()) process.kill(process.pid, "SIGKILL");
+  else process.exit(0);
 }
 
 /** Half of what the machine, or the container if it allows less, has free. */

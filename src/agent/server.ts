@@ -182,6 +182,11 @@ export class Server {
     return `storage: ${op} of ${path} at byte ${offset} hangs for ${formatDuration(sinceMs / 1000)} (target ${target})`;
   }
 
+  /** Is a call on a data mount under way? It may be one that never returns. */
+  busyThreads(): boolean {
+    return this.storage.stats().inFlight > 0;
+  }
+
   stats(group: Group | undefined): Record<string, unknown> {
     const { rss } = process.memoryUsage();
     const cpu = process.cpuUsage();
@@ -243,6 +248,7 @@ export class Server {
 
   private leaveAfter(ms: number): void {
     clearTimeout(this.leaving);
+    if (!Number.isFinite(ms)) return;
     this.leaving = setTimeout(() => {
       if (this.sessions.size === 0) this.options.leave();
     }, ms);

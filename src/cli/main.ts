@@ -9,6 +9,7 @@ import { Command, CommanderError } from "commander";
 import { toErrorRecord } from "../base/errors.ts";
 import type { ErrorRecord } from "../base/errors.ts";
 import { Usage } from "../base/usage.ts";
+import { register as registerAgent } from "./agent.ts";
 import { register as registerBench } from "./bench.ts";
 import { register as registerCat } from "./cat.ts";
 import { hasHungThreads } from "./command.ts";
@@ -37,6 +38,7 @@ registerVerify(program);
 registerCat(program);
 registerPlan(program);
 registerState(program);
+registerAgent(program);
 registerBench(program);
 
 // `athanor cat … | head` closes the pipe; that is no failure.

@@ -1,0 +1,59 @@
+/** `athanor agent`: the daemon in the foreground, for a sidecar that ranks with ATHANOR_AGENT=external wait for. */
+import { spawn } from "node:child_process";
+import { chmodSync, mkdirSync, statSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { Command } from "commander";
+import { Usage } from "../base/usage.ts";
+
+const agentJs = fileURLToPath(new URL("../../agent.js", import.meta.url));
+
+export function register(program: Command): void {
+  program
+    .command("agent")
+    .description("run the daemon here (clients start it by themselves unless ATHANOR_AGENT=external)")
+    .option("--run-dir <folder>", "where clients look for it: their ATHANOR_RUN_DIR", process.env["ATHANOR_RUN_DIR"])
+    .option("--job <id>", "name in the process list and the log", process.env["ATHANOR_JOB_ID"] ?? "external")
+    .option("--grace <duration>", "leave this long after the last session, or `forever`", "forever")
+    .option("--memory <size>", "bytes for rows and reads", process.env["ATHANOR_MEMORY"])
+    .option("--decode-threads <n>", "decode workers (half of the cores, at most 8)")
+    .option("--io-threads <n>", "reads at a time", "4")
+    .option("--no-crc", "do not check payload CRCs again while training")
+    .action(run);
+}
+
+interface AgentFlags {
+  runDir?: string;
+  job: string;
+  grace: string;
+  memory?: string;
+  decodeThreads?: string;
+  ioThreads: string;
+  crc: boolean;
+}
+
+async function run(flags: AgentFlags): Promise<void> {
+  if (flags.runDir === undefined) {
+    throw new Usage("--run-dir is missing and ATHANOR_RUN_DIR is not set", {}, "give the folder that the ranks' ATHANOR_RUN_DIR names");
+  }
+  privateFolder(flags.runDir);
+  const args = [agentJs, "--run-dir", flags.runDir, "--job", flags.job, "--grace", flags.grace, "--io-threads", flags.ioThreads];
+  if (flags.memory !== undefined) args.push("--memory", flags.memory);
+  if (flags.decodeThreads !== undefined) args.push("--decode-threads", flags.decodeThreads);
+  if (!flags.crc) args.push("--no-crc");
+  const agent = spawn(process.execPath, args, { stdio: "inherit" });
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => agent.kill(signal));
+  const code = await new Promise<number>((resolve, reject) => {
+    agent.once("error", reject);
+    agent.once("exit", (status) => resolve(status ?? 3));
+  });
+  if (code !== 0) process.exitCode = 3;
+}
+
+/** The folder of sockets is the user's alone. */
+function privateFolder(folder: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  if (statSync(folder).uid !== process.getuid?.()) {
+    throw new Usage(`the run folder belongs to another user`, { file: folder }, "choose one of your own");
+  }
+  chmodSync(folder, 0o700);
+}
