@@ -24,10 +24,11 @@ export function table(rows: readonly (readonly string[])[]): string {
     .join("\n");
 }
 
-/** Number of digits that mean something: 3, and none behind the point from 100 on. */
+/** As many digits as mean something: 2 or 3, and none behind the point from 100 on. */
 export function figure(value: number): string {
   if (!Number.isFinite(value)) return "-";
   const size = Math.abs(value);
+  if (size > 0 && size < 0.1) return value.toPrecision(2);
   return size >= 1000 ? formatCount(Math.round(value)) : value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
 }
 

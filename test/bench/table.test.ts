@@ -15,5 +15,13 @@ test("the first column is left-aligned, the others right-aligned, no blanks at l
 });
 
 test("figures carry three digits", () => {
-  assert.deepEqual([0.1234, 12.34, 123.4, 69344.2, Number.NaN].map(figure), ["0.12", "12.3", "123", "69 344", "-"]);
+  assert.deepEqual([0.00266, 0.1234, 12.34, 123.4, 69344.2, 0, Number.NaN].map(figure), [
+    "0.0027",
+    "0.12",
+    "12.3",
+    "123",
+    "69 344",
+    "0.00",
+    "-",
+  ]);
 });
