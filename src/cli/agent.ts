@@ -33,10 +33,24 @@ interface AgentFlags {
 
 async function run(flags: AgentFlags): Promise<void> {
   if (flags.runDir === undefined) {
-    throw new Usage("--run-dir is missing and ATHANOR_RUN_DIR is not set", {}, "give the folder that the ranks' ATHANOR_RUN_DIR names");
+    throw new Usage(
+      "--run-dir is missing and ATHANOR_RUN_DIR is not set",
+      {},
+      "give the folder that the ranks' ATHANOR_RUN_DIR names",
+    );
   }
   privateFolder(flags.runDir);
-  const args = [agentJs, "--run-dir", flags.runDir, "--job", flags.job, "--grace", flags.grace, "--io-threads", flags.ioThreads];
+  const args = [
+    agentJs,
+    "--run-dir",
+    flags.runDir,
+    "--job",
+    flags.job,
+    "--grace",
+    flags.grace,
+    "--io-threads",
+    flags.ioThreads,
+  ];
   if (flags.memory !== undefined) args.push("--memory", flags.memory);
   if (flags.decodeThreads !== undefined) args.push("--decode-threads", flags.decodeThreads);
   if (!flags.crc) args.push("--no-crc");

@@ -1,5 +1,15 @@
 import assert from "node:assert/strict";
-import { existsSync, openSync, closeSync, readdirSync, readFileSync, readlinkSync, statSync, writeSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  openSync,
+  closeSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  statSync,
+  writeSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { layout } from "../../src/agent/layout.ts";
@@ -19,19 +29,41 @@ after(async () => {
 
 function hello(change: Record<string, unknown> = {}, order: Record<string, unknown> = {}): Record<string, unknown> {
   return {
-    type: "hello", protocol: layout.protocol, version: "0.1.0", job: "test", rank: 0, world: 1, local_rank: 0, local_world: 1,
-    pid: process.pid, mode: "stream", batch_size: 8, state: null,
+    type: "hello",
+    protocol: layout.protocol,
+    version: "0.1.0",
+    job: "test",
+    rank: 0,
+    world: 1,
+    local_rank: 0,
+    local_world: 1,
+    pid: process.pid,
+    mode: "stream",
+    batch_size: 8,
+    state: null,
     view: { source: folder, index_dir: null, columns: null, max_length: 4, pad_id: 0, strict: false },
     order: {
-      seed: "1", shuffle: "window", shuffle_memory: null, lanes: null, window: null, unit: "extent", last: "carry",
-      global_batch: 8, ...order,
+      seed: "1",
+      shuffle: "window",
+      shuffle_memory: null,
+      lanes: null,
+      window: null,
+      unit: "extent",
+      last: "carry",
+      global_batch: 8,
+      ...order,
     },
     ...change,
   };
 }
 
 /** A named segment in the run directory, as a client without /proc access makes one. */
-function segment(agent: AgentProcess, slotBytes: number, slots: number, change: { magic?: string; version?: number } = {}): string {
+function segment(
+  agent: AgentProcess,
+  slotBytes: number,
+  slots: number,
+  change: { magic?: string; version?: number } = {},
+): string {
   const name = `segment-${Math.random().toString(16).slice(2)}`;
   const bytes = Buffer.alloc(layout.headerBytes + slots * slotBytes);
   bytes.write(change.magic ?? layout.magic, 0, "latin1");
@@ -86,7 +118,10 @@ test("a session: view, segment, batches, release, seek, and the agent leaves whe
   put(slot(0) + layout.slot.released, 3);
   put(slot(1) + layout.slot.released, 4);
   bell.write("b");
-  await until("batches after a seek begin at its position", () => u64(slot(0)) === 5 && u64(slot(0) + layout.slot.position) === 40);
+  await until(
+    "batches after a seek begin at its position",
+    () => u64(slot(0)) === 5 && u64(slot(0) + layout.slot.position) === 40,
+  );
 
   // A client that sleeps is woken, once.
   let rings = 0;
@@ -99,7 +134,10 @@ test("a session: view, segment, batches, release, seek, and the agent leaves whe
   closeSync(fd);
   line.socket.destroy();
   await agent.gone();
-  assert.deepEqual(readdirSync(agent.runDir).filter((name) => name.endsWith(".sock")), []);
+  assert.deepEqual(
+    readdirSync(agent.runDir).filter((name) => name.endsWith(".sock")),
+    [],
+  );
   await agent.close();
 });
 
@@ -124,9 +162,20 @@ test("refused, and the agent goes on: garbage, wrong turns, impossible numbers, 
     [hello({}, { global_batch: 12 }), "ATH_BATCH_ARITHMETIC"],
     [hello({}, { seed: "-1" }), "ATH_PROTOCOL_MESSAGE"],
     [hello({ state: { version: 7 } }), "ATH_STATE_INVALID"],
-    [hello({ view: { source: "/nonexistent", index_dir: null, columns: null, max_length: 4, pad_id: 0, strict: false } }), undefined],
-    [hello({ view: { source: folder, index_dir: null, columns: ["text"], max_length: 4, pad_id: 0, strict: false } }), "ATH_COLUMN_UNKNOWN"],
-    [hello({ view: { source: folder, index_dir: null, columns: ["nope"], max_length: 4, pad_id: 0, strict: false } }), "ATH_COLUMN_UNKNOWN"],
+    [
+      hello({
+        view: { source: "/nonexistent", index_dir: null, columns: null, max_length: 4, pad_id: 0, strict: false },
+      }),
+      undefined,
+    ],
+    [
+      hello({ view: { source: folder, index_dir: null, columns: ["text"], max_length: 4, pad_id: 0, strict: false } }),
+      "ATH_COLUMN_UNKNOWN",
+    ],
+    [
+      hello({ view: { source: folder, index_dir: null, columns: ["nope"], max_length: 4, pad_id: 0, strict: false } }),
+      "ATH_COLUMN_UNKNOWN",
+    ],
   ] as const) {
     const line = await agent.connect();
     line.send(first);
