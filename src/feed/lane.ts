@@ -56,8 +56,10 @@ export interface LaneParts {
   early: EarlyRows;
   /** Laid rows of a window (the order's window; some thousand where the order is not shuffled). */
   window: number;
-  /** Rows this lane may hold. */
+  /** Rows each lane may hold by itself: a window and the largest block, so that the row in need always has a place. */
   capacity: number;
+  /** Rows beyond that, shared by all lanes: what lets reads be large. */
+  shared: { free: number };
   /** Rows one read may bring. */
   maxRows: number;
   /** Samples of the largest extent. */
@@ -80,6 +82,10 @@ export class Lane {
   private loadingTable = false;
   private firstWindowDone = false;
   private underWay = 0;
+  /** Rows of `held` that are taken from the shared allowance. */
+  private borrowed = 0;
+  /** Somebody waits for a row that has not been read. */
+  private inNeed = false;
 
   constructor(number: number, pass: number, row: number, parts: LaneParts) {
     this.number = number;
@@ -104,8 +110,9 @@ export class Lane {
 
   find(pass: number, row: number): number {
     const window = this.windowOf(pass, row);
-    if (window === undefined) return ROW_COMING;
-    return window.address[window.perm[row - window.firstRow] as number] as number;
+    const found = window === undefined ? ROW_COMING : (window.address[window.perm[row - window.firstRow] as number] as number);
+    if (found === ROW_COMING) this.inNeed = true;
+    return found;
   }
 
   take(pass: number, row: number, address: number): void {
@@ -132,15 +139,17 @@ export class Lane {
     this.retire();
     const next = this.planned[0] ?? this.plan();
     if (next === undefined) return false;
-    const { capacity, source, intake } = this.parts;
-    if (this.held + next.rows > capacity && this.held > 0) return false;
+    const { source, intake } = this.parts;
     const table = source.tableNow(next.shard);
     if (table === undefined) return false;
-    const stream = table.stream ? this.streamOf(next) : undefined;
-    const load = intake.load(table, next.runs, false, this.sink(next), stream);
+    const read = this.fits(next.rows) ? next : this.inNeed ? this.firstBlock(next) : undefined;
+    if (read === undefined || !this.fits(read.rows)) return false;
+    const stream = table.stream ? this.streamOf(read) : undefined;
+    const load = intake.load(table, read.runs, false, this.sink(read), stream);
     if (load === undefined) return false;
     this.planned.shift();
-    this.held += next.rows;
+    this.inNeed = false;
+    this.hold(read.rows);
     this.underWay++;
     if (this.stream !== undefined && stream !== undefined) this.stream.last = load;
     load.then(
@@ -163,7 +172,32 @@ export class Lane {
 
   private free(address: number): void {
     this.parts.memory.rows.release(address);
-    this.held--;
+    this.hold(-1);
+  }
+
+  private fits(rows: number): boolean {
+    const { capacity, shared } = this.parts;
+    return this.held - this.borrowed + rows <= capacity + shared.free;
+  }
+
+  /** Takes or gives back room for rows; what the lane's own capacity does not hold is borrowed. */
+  private hold(rows: number): void {
+    const { capacity, shared } = this.parts;
+    this.held += rows;
+    const borrowed = Math.max(0, this.held - capacity);
+    shared.free -= borrowed - this.borrowed;
+    this.borrowed = borrowed;
+  }
+
+  /** Splits a planned read that does not fit: a single block always does when its lane is the one waited for. */
+  private firstBlock(read: PlannedRead): PlannedRead {
+    const [run, ...rest] = read.runs as [RecordRun, ...RecordRun[]];
+    if (rest.length === 0) return read;
+    const rows = run.to - run.from;
+    const first: PlannedRead = { ...read, runs: [run], laneRows: read.laneRows.slice(0, 1), rows };
+    const second: PlannedRead = { ...read, runs: rest, laneRows: read.laneRows.slice(1), rows: read.rows - rows };
+    this.planned.splice(0, 1, first, second);
+    return first;
   }
 
   private windowOf(pass: number, row: number): LaneWindow | undefined {
@@ -283,7 +317,7 @@ export class Lane {
         if (!this.wanted(window, laid)) {
           window.address[laid] = ROW_SKIPPED;
           this.arrive(window);
-          this.held--;
+          this.hold(-1);
           return 0;
         }
         const address = memory.rows.alloc();

@@ -102,8 +102,7 @@ export class Run {
     } else if (held) {
       this.supply = new HeldSupply({ order, source, memory, intake, early, changed, failed });
     } else {
-      const { window, maxRows } = windowOf(parts);
-      const capacity = Math.min(window + maxRows, order.samples + maxRows);
+      const { window, capacity, maxRows, shared } = windowOf(parts);
       this.supply = new LaneSupply(from, lanesHere(parts, from), {
         order,
         source,
@@ -114,6 +113,7 @@ export class Run {
         window,
         capacity,
         maxRows,
+        shared: { free: shared },
         largestExtent: largestExtent(order),
         changed,
         failed,
@@ -134,8 +134,8 @@ export class Run {
     let rows = single;
     if (!random && held) rows += order.samples;
     if (!random && shuffle !== "global") {
-      const { window, maxRows } = windowOf(parts);
-      rows += lanesHere(parts, from).size * (Math.min(window, order.samples) + maxRows);
+      const { capacity, shared } = windowOf(parts);
+      rows += lanesHere(parts, from).size * capacity + shared;
     }
     if (shuffle === "global" && !held) rows += sessions * batch * 32;
     const staging = sessions * stagingBytes(slot, batch) * 2;
@@ -203,11 +203,27 @@ function keyOf(id: ConsumerId): string {
   return `${id.rank}/${id.stride}/${id.residue}`;
 }
 
-function windowOf(parts: RunParts): { window: number; maxRows: number } {
+/** Reads under way at a time that may go beyond the lanes' own room. */
+const SHARED_READS = 4;
+/** Blocks of one read: 8 to 12 MiB. */
+const READ_BLOCKS = 3;
+
+interface WindowSizes {
+  window: number;
+  /** Rows of a lane's own room. */
+  capacity: number;
+  /** Rows of one read at most. */
+  maxRows: number;
+  /** Rows that lanes may borrow. */
+  shared: number;
+}
+
+function windowOf(parts: RunParts): WindowSizes {
   const { order, view } = parts;
   const block = Math.max(view.largestBlock, 1);
   const window = order.resolved.shuffle === "none" ? Math.max(block, PLAIN_WINDOW) : order.resolved.window;
-  return { window, maxRows: 4 * block };
+  const maxRows = READ_BLOCKS * block;
+  return { window, capacity: Math.min(window, order.laneRows(0)) + block, maxRows, shared: SHARED_READS * maxRows };
 }
 
 function largestExtent(order: Order): number {
