@@ -15,12 +15,13 @@ _ENVIRONMENT = ("ATHANOR_", "SLURM_", "OMPI_", "PMI_", "RANK", "WORLD_SIZE", "LO
 
 
 def agents_in(run_dir: Path) -> list[int]:
-    """Pids of processes that were started with this run directory."""
+    """Pids of the agents of this run directory: session leaders with it in their environment."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if os.fsencode(run_dir) in (entry / "cmdline").read_bytes().split(b"\0"):
+                mine = b"ATHANOR_RUN_DIR=" + os.fsencode(run_dir) in (entry / "environ").read_bytes().split(b"\0")
+                if mine and os.getsid(int(entry.name)) == int(entry.name):
                     found.append(int(entry.name))
             except OSError:
                 continue

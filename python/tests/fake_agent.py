@@ -1,5 +1,5 @@
 """An agent of a few lines, for protocol errors that the real one never makes. Run through a `node` that is a script
-(see conftest.py). Sample i of N = FAKE_SAMPLES is {"id": i, "input_ids": [i] * (i % 9), mask}; position p is sample p mod N.
+(see conftest.py). Sample i of N = FAKE_SAMPLES is {"id": i, "input_ids": [i] * (i % 9), mask}; position p is p mod N.
 
 FAKE_FAULT: version | garbage | position | overwrite | nofd | mute | slow:SECONDS | die:BATCHES | start (exit at once)
 """
@@ -20,6 +20,7 @@ from typing import Any
 WIDTH = 8
 SAMPLES = int(os.environ.get("FAKE_SAMPLES", "100"))
 FAULT, _, AMOUNT = os.environ.get("FAKE_FAULT", "").partition(":")
+RUN_DIR = sys.argv[sys.argv.index("--run-dir") + 1]
 bells: dict[str, socket.socket] = {}
 
 
@@ -64,9 +65,11 @@ class FakeSession:
     def run(self) -> None:
         segment = next(message for message in self.messages if message)
         if FAULT == "nofd" and segment["path"] is None:
-            say(self.peer, {"type": "error", "error": {"code": "ATH_SEGMENT_OPEN", "message": "cannot open"}})
+            say(self.peer, {"type": "error", "error": {"code": "ATH_SEGMENT_REFUSED", "message": "cannot open"}})
             return
-        path = segment["path"] or f"/proc/{segment['pid']}/fd/{segment['fd']}"
+        path = (
+            os.path.join(RUN_DIR, segment["path"]) if segment["path"] else f"/proc/{segment['pid']}/fd/{segment['fd']}"
+        )
         with open(path, "r+b") as file:
             self.memory = mmap.mmap(file.fileno(), 0)
         if self.memory[16:32].hex() != segment["nonce"]:
@@ -170,7 +173,9 @@ def serve(peer: socket.socket) -> None:
         peer.sendall(b"\xffnot json\n")
         return
     if hello["protocol"] != 1:
-        say(peer, {"type": "error", "error": {"code": "ATH_PROTOCOL_MISMATCH", "message": f"{hello['protocol']} and 1"}})
+        say(
+            peer, {"type": "error", "error": {"code": "ATH_PROTOCOL_MISMATCH", "message": f"{hello['protocol']} and 1"}}
+        )
         return
     if hello["state"] and hello["state"]["seed"] != hello["order"]["seed"]:
         say(peer, {"type": "error", "error": {"code": "ATH_STATE_MISMATCH", "message": "seed differs"}})
@@ -186,9 +191,8 @@ def serve(peer: socket.socket) -> None:
 def main() -> None:
     if FAULT == "start":
         sys.exit("cannot start: no such block")
-    run_dir = sys.argv[sys.argv.index("--run-dir") + 1]
     server = socket.socket(socket.AF_UNIX)
-    server.bind(os.path.join(run_dir, "agent.sock"))
+    server.bind(os.path.join(RUN_DIR, "agent.sock"))
     server.listen(64)
     threading.Timer(120, lambda: os._exit(0)).start()  # no test needs longer
     while True:

@@ -20,7 +20,10 @@ def test_two_sizes_fix_the_third() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"batch_size": 4, "global_batch_size": 50}, "multiple of world_size × batch_size = 8 × 4, got 50; nearest: 32 or 64"),
+        (
+            {"batch_size": 4, "global_batch_size": 50},
+            "multiple of world_size × batch_size = 8 × 4, got 50; nearest: 32 or 64",
+        ),
         ({"global_batch_size": 6}, "got 6; nearest: 8"),
         ({"batch_size": 4, "global_batch_size": 64, "grad_accum": 3}, "8 × 4 × 3 = 96, got 64; leave one"),
         ({}, "batch_size must be given"),
@@ -55,10 +58,10 @@ def test_epochs_tile_the_positions(last: str) -> None:
 
 
 def test_a_step_that_does_not_divide_is_refused() -> None:
-    with pytest.raises(AthanorError, match="step of 48 samples.*optimizer batch of 64") as caught:
+    with pytest.raises(AthanorError, match=r"step of 48 samples.*optimizer batch of 64") as caught:
         Epochs(100, 64, 48, "carry")
     assert caught.value.code == "ATH_BATCH_ARITHMETIC"
-    with pytest.raises(AthanorError, match="position 4 lies inside a step of 8"):
+    with pytest.raises(AthanorError, match=r"position 4 lies inside a step of 8"):
         Epochs(100, 16, 8, "carry").steps_left(4, 0)
-    with pytest.raises(AthanorError, match="leaves nothing of 10"):
+    with pytest.raises(AthanorError, match=r"leaves nothing of 10"):
         Epochs(10, 16, 8, "drop")

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import json
 
-from conftest import ROOT
-
 from athanor import _layout
+from conftest import ROOT
 
 
 def test_copy_is_the_agents_layout() -> None:

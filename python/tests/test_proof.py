@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
 
 from athanor import AthanorError
 from athanor._proof import ProofFile, hash_rows, proof_total, step_sum
+from conftest import ROOT
 
 VECTORS = json.loads((ROOT / "test/fixtures/order-v1.json").read_text())
 

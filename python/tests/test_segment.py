@@ -48,6 +48,6 @@ def test_full_memory_is_an_error_and_not_a_signal(monkeypatch: pytest.MonkeyPatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(AthanorError, match="12288 bytes.*No space") as caught:
+    with pytest.raises(AthanorError, match=r"12288 bytes.*No space") as caught:
         Segment.anonymous(2, 4096)
     assert caught.value.code == "ATH_SHM_FULL"

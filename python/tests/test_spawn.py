@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import agents_in
 
 from athanor import AthanorError, _rundir, _spawn
+from conftest import agents_in
 
 Monkey = pytest.MonkeyPatch
 
@@ -35,7 +35,7 @@ def test_run_dir_is_ours_alone(tmp_path: Path) -> None:
     path = _rundir.run_dir("j", {"ATHANOR_RUN_DIR": str(tmp_path / "r")})
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
     os.chmod(path, 0o755)
-    with pytest.raises(AthanorError, match="mode 0700, found owner .* mode drwxr-xr-x") as caught:
+    with pytest.raises(AthanorError, match=r"mode 0700, found owner .* mode drwxr-xr-x") as caught:
         _rundir.run_dir("j", {"ATHANOR_RUN_DIR": path})
     assert caught.value.code == "ATH_RUN_DIR"
     os.symlink(tmp_path, tmp_path / "link")
@@ -80,7 +80,7 @@ def test_node_is_looked_for_and_its_age_checked(tmp_path: Path, monkeypatch: Mon
 
 def test_agent_is_looked_for(tmp_path: Path, monkeypatch: Monkey) -> None:
     monkeypatch.setenv("ATHANOR_AGENT_JS", str(tmp_path / "none.js"))
-    with pytest.raises(AthanorError, match="none.js.*npm run build") as caught:
+    with pytest.raises(AthanorError, match=r"none\.js.*npm run build") as caught:
         _spawn.find_agent()
     assert caught.value.code == "ATH_AGENT_JS"
 
@@ -126,6 +126,6 @@ def test_agent_that_never_listens(fake: Path, monkeypatch: Monkey) -> None:
     (fake / "node").write_text('#!/bin/sh\n[ "$1" = --version ] && echo v20.19.0 && exit 0\necho busy; exec sleep 60\n')
     monkeypatch.setattr(_spawn, "START_TIMEOUT", 0.5)
     began = time.monotonic()
-    with pytest.raises(AthanorError, match="did not listen.*\nbusy"):
+    with pytest.raises(AthanorError, match=r"did not listen.*\nbusy"):
         _spawn.connect(str(fake), "j", "auto", 20)
     assert time.monotonic() - began < 10

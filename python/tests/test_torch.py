@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+
 from test_protocol import ids
 
 torch = pytest.importorskip("torch")
@@ -66,7 +67,10 @@ def test_without_workers_the_data_set_is_a_loader(fake: Path) -> None:
 
 def test_state_of_workers_is_the_next_batch() -> None:
     base = {"version": 1, "seed": "0", "sources": [], "segments": []}
-    assert state_of([{**base, "position": "64"}, {**base, "position": "40"}, {**base, "position": "56"}])["position"] == "40"
+    assert (
+        state_of([{**base, "position": "64"}, {**base, "position": "40"}, {**base, "position": "56"}])["position"]
+        == "40"
+    )
 
 
 @pytest.mark.parametrize("workers", [0, 1])

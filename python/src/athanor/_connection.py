@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import select
 import socket
 import time
@@ -152,7 +153,7 @@ class Connection:
                 "type": "segment",
                 "pid": segment.pid,
                 "fd": None if named else segment.fd,
-                "path": segment.path,
+                "path": os.path.basename(segment.path) if segment.path is not None else None,
                 "nonce": segment.nonce.hex(),
                 "slots": segment.slots,
             }
@@ -190,7 +191,7 @@ class Connection:
     ) -> tuple[dict[str, Any], int, int, np.ndarray[Any, np.dtype[np.uint64]] | None]:
         """Waits for the next batch and copies it out: (columns, flags, truncated features, identities [rows, 4] u64).
 
-        `expect`: the position that it must have (None: any), `rows`: how many rows it must have."""
+        `expect`: the position that it must have; None: random access, where `rows` leading rows are wanted."""
         segment = opened(self.segment)
         n = self.next_seq
         words = self._words
@@ -204,7 +205,9 @@ class Connection:
         found_rows = words[w + 3] & _U32
         flags = words[w + 3] >> 32
         truncated = words[w + 4] & _U32
-        if found_rows != rows or (expect is not None and position != expect):
+        # Random access (expect None): rows beyond those asked for only fill the slot.
+        fits = rows <= found_rows <= self._batch_size if expect is None else (found_rows, position) == (rows, expect)
+        if not fits:
             raise _garbage(
                 f"batch {n} with position {position} and {found_rows} rows, expected position {expect} and {rows} rows"
             )

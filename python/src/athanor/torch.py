@@ -20,6 +20,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from . import _arguments, _loader, _ranks, _rundir, _state
 from ._columns import Array, Factory
+from ._epochs import Epochs
 from ._session import Request, Session
 
 __all__ = ["AthanorDataset", "DeepSeekDataset", "Loader", "state_of"]
@@ -83,6 +84,7 @@ class AthanorDataset(IterableDataset[Batch]):
         self._options = options
         self._loader: Loader | None = None
         self._made_for = (-1, 0, 0)  # pid, worker, workers of _loader
+        self._epochs: tuple[Epochs, int] | None = None  # and the epoch in which the run began
         # Memory shared with workers. Row 0: epoch that set_epoch named (-1: never), number of its calls. Row 1 + w:
         # calls that worker w has seen, iterations since then, iterations ever. Each worker counts alone.
         self._shared = torch.zeros((1 + _MAX_WORKERS, 3), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
@@ -101,15 +103,20 @@ class AthanorDataset(IterableDataset[Batch]):
                 f"got {self._options['proof_dir']!r}"
             )
         loader = self._loader_of(worker, workers)
-        epoch, first = self._turn(worker)
-        if not first or epoch != loader.epoch:
+        present = loader.epoch
+        epoch, goes_on = self._turn(worker, loader._first_epoch)
+        if not goes_on or epoch != present:
             loader._go_to(epoch)
         return iter(loader)
 
     def __len__(self) -> int:
         """Batches of the next epoch on this rank."""
-        loader = self._loader_of(0, 1)
-        return loader._steps_of(self._next_epoch(0))
+        if self._epochs is None:
+            # Not a session that stays: it would hold rows that this process never takes while workers read on.
+            with Loader(self._source, **self._options) as probe:
+                self._epochs = (probe._opened(), probe._first_epoch)
+        epochs, first = self._epochs
+        return epochs.steps(self._next_epoch(0, first))
 
     def set_epoch(self, epoch: int) -> None:
         if not isinstance(epoch, int) or epoch < 0:
@@ -129,6 +136,7 @@ class AthanorDataset(IterableDataset[Batch]):
         if get_worker_info() is not None:
             raise RuntimeError("a worker cannot load a state: use AthanorDataset(…, state=state_of(sd))")
         self._options["state"] = _state.checked(state_of(state))
+        self._epochs = None
         self.close()
         self._shared.zero_()
         self._shared[0, 0] = -1
@@ -146,18 +154,15 @@ class AthanorDataset(IterableDataset[Batch]):
             self._made_for = key
         return self._loader
 
-    def _next_epoch(self, worker: int) -> int:
+    def _next_epoch(self, worker: int, first: int) -> int:
+        """The epoch of a worker's next iteration; `first`: that in which this run began."""
         named, calls = int(self._shared[0, 0]), int(self._shared[0, 1])
         seen, turns = int(self._shared[1 + worker, 0]), int(self._shared[1 + worker, 1])
-        if self._loader is None:
-            raise RuntimeError("no loader yet")
-        self._loader._opened()
-        base = named if named >= 0 else self._loader._first_epoch
-        return base + (turns if seen == calls else 0)
+        return (named if named >= 0 else first) + (turns if seen == calls else 0)
 
-    def _turn(self, worker: int) -> tuple[int, bool]:
+    def _turn(self, worker: int, first: int) -> tuple[int, bool]:
         """The epoch of this iteration, and whether it is the first ever of this worker (which goes on from `state`)."""
-        epoch = self._next_epoch(worker)
+        epoch = self._next_epoch(worker, first)
         row = self._shared[1 + worker]
         calls = int(self._shared[0, 1])
         row[1] = int(row[1]) + 1 if int(row[0]) == calls else 1
