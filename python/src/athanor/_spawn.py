@@ -7,6 +7,7 @@ is ATHANOR_AGENT_JS, or the one in this package, or that of a repository checkou
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import os
@@ -80,6 +81,13 @@ def try_connect(path: str) -> socket.socket | None:
 
 def reap() -> None:
     _children[:] = [child for child in _children if child.poll() is None]
+
+
+@atexit.register
+def _let_go() -> None:
+    """The agent outlives this process, which Popen would warn about."""
+    for child in _children:
+        child.returncode = 0
 
 
 def log_tail(run_dir: str, start: int = 0, limit: int = 2000) -> str:
