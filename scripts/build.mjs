@@ -67,6 +67,8 @@ if (existsSync(join(root, "src", "agent", "main.ts"))) {
     "--target=node20",
     "--outfile=dist/agent.js",
     "--log-level=warning",
+    "--minify-whitespace",
+    "--minify-syntax",
     "--sourcemap",
     "--banner:js=import{createRequire as athRequire}from'node:module';const require=athRequire(import.meta.url);",
   ]);

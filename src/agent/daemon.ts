@@ -1,28 +1,16 @@
 /**
- * The agent: one daemon a node and job. Started by the first rank that finds none (`athanor._spawn`), or by hand:
+ * The daemon: options, signals and the end of the process.
  *
  *   node agent.js --run-dir DIR --job JOB [--grace 10s] [--memory 4GiB] [--decode-threads N] [--io-threads N] [--no-crc]
- *
- * Also the entry of its own worker threads: the whole agent is this one file and `kernels.wasm`.
  */
 import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
-import { isMainThread } from "node:worker_threads";
 import { toErrorRecord } from "../base/errors.ts";
-import { registerThread, runRegisteredThread } from "../base/threads.ts";
 import { parseDuration, parseSize } from "../base/units.ts";
 import { VERSION } from "../base/version.ts";
-import { run as runDecodeThread } from "../feed/decode-thread.ts";
-import { run as runIoThread } from "../storage/io-thread.ts";
 import { Server } from "./server.ts";
 
-registerThread("io", runIoThread);
-registerThread("decode", runDecodeThread);
-
-if (isMainThread) await main();
-else runRegisteredThread();
-
-async function main(): Promise<void> {
+export async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
       "run-dir": { type: "string" },

@@ -1,5 +1,5 @@
 /** Control lines of the client, checked. The page that describes them is `docs/reference/protocol.md`. */
-import { z } from "zod";
+import * as z from "zod";
 import { ProtocolMessage } from "./errors.ts";
 
 const whole = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);

@@ -16,19 +16,19 @@ interface ThreadData {
   module: string;
 }
 
-const bundled = new Map<ThreadRole, () => void>();
+const bundled = new Map<ThreadRole, () => Promise<void>>();
 
 /** Called by the bundle's entry for every thread module it contains. */
-export function registerThread(role: ThreadRole, run: () => void): void {
+export function registerThread(role: ThreadRole, run: () => Promise<void>): void {
   bundled.set(role, run);
 }
 
 /** In a worker of the bundle: runs the module of its role. */
-export function runRegisteredThread(): void {
+export async function runRegisteredThread(): Promise<void> {
   const { role } = workerData as ThreadData;
   const run = bundled.get(role);
   if (run === undefined) throw new Error(`no thread module for role ${role} in this bundle`);
-  run();
+  await run();
 }
 
 /** Starts a thread. `module`: URL of the compiled thread module (unused inside the bundle). */

@@ -14,7 +14,7 @@ export function register(program: Command): void {
     .option("--run-dir <folder>", "where clients look for it: their ATHANOR_RUN_DIR", process.env["ATHANOR_RUN_DIR"])
     .option("--job <id>", "name in the process list and the log", process.env["ATHANOR_JOB_ID"] ?? "external")
     .option("--grace <duration>", "leave this long after the last session, or `forever`", "forever")
-    .option("--memory <size>", "bytes for rows and reads", process.env["ATHANOR_MEMORY"])
+    .option("--memory <size>", "bytes for rows and reads", process.env["ATHANOR_AGENT_MEMORY"])
     .option("--decode-threads <n>", "decode workers (half of the cores, at most 8)")
     .option("--io-threads <n>", "reads at a time", "4")
     .option("--no-crc", "do not check payload CRCs again while training")

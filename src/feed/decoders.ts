@@ -105,7 +105,11 @@ export class Decoders {
 
   private feedStream(lane: Lane, stream: number): void {
     const pull = this.pulls.get(stream);
-    if (pull === undefined) return;
+    if (pull === undefined) {
+      // Closed with a block of it in work: that task ends with an error nobody waits for.
+      const end: DecodeMessage = { type: "chunk", stream, bytes: new Uint8Array(0), last: true };
+      return lane.worker.postMessage(end);
+    }
     pull().then(
       (chunk) => {
         const message: DecodeMessage = { type: "chunk", stream, ...chunk };

@@ -11,6 +11,7 @@ import type { Served, SlotOffsets, SlotTarget } from "./batcher.ts";
 import type { SlotLayout, ViewLayout } from "./columns.ts";
 import type { Decoders } from "./decoders.ts";
 import { MemoryBudget } from "./errors.ts";
+import { MemoryPool } from "./memory.ts";
 import { Run } from "./run.ts";
 import type { RunParts } from "./run.ts";
 import type { Source } from "./source.ts";
@@ -27,6 +28,7 @@ export interface GroupView {
 /** Memory of the node's agent: groups reserve from it and fail early instead of growing. */
 export class Budget {
   readonly total: number;
+  readonly memories = new MemoryPool();
   reserved = 0;
 
   constructor(total: number) {
@@ -259,6 +261,7 @@ export class Group {
       ...this.view,
       ...this.options,
       decoders: this.decoders,
+      memories: this.budget.memories,
       localRanks,
       stride: request.stride,
       changed: () => this.wake(),
@@ -271,7 +274,7 @@ export class Group {
         `this loader needs ${formatSize(need.bytes)} on this node (${need.rows} rows of ${this.view.layout.rowBytes} bytes), ` +
           `free are ${formatSize(free)} of ${formatSize(this.budget.total)}`,
         {},
-        "lower shuffle_memory, give the agent more (ATHANOR_MEMORY), or use more nodes",
+        "lower shuffle_memory, give the agent more (ATHANOR_AGENT_MEMORY), or use more nodes",
       );
     }
     const { batch } = this.options;

@@ -40,6 +40,8 @@ export class Intake {
   /** Reads issued and not arrived: what a watchdog or `why` names. */
   readonly reading = new Map<number, { shard: number; offset: number; length: number; since: number }>();
   private nextRead = 1;
+  private active = 0;
+  private whenIdle: (() => void) | undefined;
   private readonly group: number;
   private readonly source: Source;
   private readonly memory: GroupMemory;
@@ -87,7 +89,16 @@ export class Intake {
       stream === undefined
         ? this.readAndDecode(table, runs, raw, urgent, sink)
         : this.inflateAndDecode(table, runs, raw, urgent, sink, stream);
-    return work.finally(() => this.memory.raw.release(raw));
+    this.active++;
+    return work.finally(() => {
+      this.memory.raw.release(raw);
+      if (--this.active === 0) this.whenIdle?.();
+    });
+  }
+
+  /** Resolves when no read and no decoding of this run is under way. */
+  drained(): Promise<void> {
+    return this.active === 0 ? Promise.resolve() : new Promise((resolve) => (this.whenIdle = resolve));
   }
 
   private async readAndDecode(

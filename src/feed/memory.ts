@@ -21,7 +21,30 @@ const STAGING = PLAN + PLAN_BYTES;
 export const STAGING_BYTES = 192 * 1024;
 const RAW = STAGING + STAGING_BYTES;
 /** wasm32: addresses are 32 bits. */
+const MAX_PAGES = 65536;
 const LIMIT = 65535 * PAGE;
+
+/**
+ * Memories of runs that are over, for the next ones. The collector does not see the weight of a shared memory (its pages
+ * stay until every thread has forgotten it), so they are used again instead of being left to it: a thousand loaders
+ * opened one after the other cost the memory of one. Sizes are powers of two, so that similar loaders share.
+ */
+export class MemoryPool {
+  private readonly idle: WebAssembly.Memory[] = [];
+
+  /** A memory of at least `bytes`; what it holds is of another run. */
+  acquire(bytes: number): WebAssembly.Memory {
+    const pages = Math.min(2 ** Math.ceil(Math.log2(bytes / PAGE)), MAX_PAGES);
+    const at = this.idle.findIndex((memory) => memory.buffer.byteLength === pages * PAGE);
+    const [found] = at < 0 ? [] : this.idle.splice(at, 1);
+    return found ?? new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+  }
+
+  /** Nobody reads or writes it any more. */
+  release(memory: WebAssembly.Memory): void {
+    this.idle.push(memory);
+  }
+}
 
 export class GroupMemory {
   readonly memory: WebAssembly.Memory;
@@ -36,7 +59,7 @@ export class GroupMemory {
   readonly reserved: number;
 
   /** @throws MemoryBudget when `rowBytes × rows + rawBytes` passes 4 GiB. */
-  constructor(rowBytes: number, rows: number, rawBytes: number) {
+  constructor(memories: MemoryPool, rowBytes: number, rows: number, rawBytes: number) {
     const pool = RAW + align(rawBytes, 64);
     const end = pool + rowBytes * rows;
     if (end > LIMIT) {
@@ -46,8 +69,7 @@ export class GroupMemory {
         "lower shuffle_memory, or run on more nodes",
       );
     }
-    const pages = Math.ceil(end / PAGE);
-    this.memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+    this.memory = memories.acquire(end);
     this.buffer = this.memory.buffer as SharedArrayBuffer;
     this.bytes = new Uint8Array(this.buffer);
     this.words = new Uint32Array(this.buffer);

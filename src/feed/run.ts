@@ -18,6 +18,7 @@ import { HeldSupply } from "./held-supply.ts";
 import { Intake } from "./intake.ts";
 import { LaneSupply } from "./lane-supply.ts";
 import { align, GroupMemory } from "./memory.ts";
+import type { MemoryPool } from "./memory.ts";
 import type { Source } from "./source.ts";
 import { SparseSupply } from "./sparse-supply.ts";
 import type { Supply } from "./supply.ts";
@@ -38,6 +39,7 @@ export interface RunParts {
   strict: boolean;
   checkCrc: boolean;
   decoders: Decoders;
+  memories: MemoryPool;
   /** Ranks of this node, whether connected or not. */
   localRanks: readonly number[];
   stride: number;
@@ -63,6 +65,7 @@ export class Run {
   private readonly number = nextRun++;
   private readonly served = new Map<string, Served>();
   private readonly kernels: Kernels;
+  private readonly intake: Intake;
   /** Staging areas not in use, one for each consumer that is expected. */
   private readonly stagings: number[] = [];
 
@@ -72,7 +75,7 @@ export class Run {
     this.parts = parts;
     const { order, source, layout, decoders, batch, world } = parts;
     const need = Run.need(parts, from, random);
-    this.memory = new GroupMemory(layout.rowBytes, need.rows, need.raw);
+    this.memory = new GroupMemory(parts.memories, layout.rowBytes, need.rows, need.raw);
     this.kernels = loadKernels({ memory: this.memory.memory, tables: this.memory.tables, initTables: true });
     formatOf(source.index.format).compilePlan(this.kernels, this.memory.plan, layout.stored);
     decoders.attach(this.number, this.memory, source.index.format);
@@ -88,6 +91,7 @@ export class Run {
       checkCrc: parts.checkCrc,
       strict: parts.strict,
     });
+    this.intake = intake;
     const early = new EarlyRows({
       source,
       memory,
@@ -165,6 +169,8 @@ export class Run {
     const at = this.stagings.pop();
     if (at === undefined) throw new Error(`consumer ${keyOf(id)} joined a run that does not expect it`);
     const { steps, supply, memory, kernels, audience } = this;
+    // The client's line of the slot is written with the slot: it must not hold what was here before.
+    memory.bytes.fill(0, at, at + stagingBytes(this.parts.slot, batch));
     const served: Served = {
       supply,
       memory,
@@ -194,8 +200,13 @@ export class Run {
   }
 
   close(): void {
+    const { decoders, memories } = this.parts;
     this.supply.close();
-    this.parts.decoders.detach(this.number);
+    // A read that hangs keeps its memory for ever: nobody else may have it.
+    void this.intake.drained().then(() => {
+      decoders.detach(this.number);
+      memories.release(this.memory.memory);
+    });
   }
 }
 

@@ -12,7 +12,7 @@
  * const resolved = resolveOrder(shape.view, { seed: 0n, globalBatch: 1024 });
  * const extents = shape.extents(resolved.extentBlocks);
  */
-import { z } from "zod";
+import * as z from "zod";
 import { DescriptionInvalid } from "./errors.ts";
 import type { ExtentTable, OrderView } from "./types.ts";
 

@@ -11,7 +11,7 @@
  * const report = compareProof(proof, order, identify);
  * if (report.difference !== undefined) …
  */
-import { z } from "zod";
+import * as z from "zod";
 import { ProofInvalid, ProofMismatch } from "./errors.ts";
 import type { Order } from "./order.ts";
 import { expectedSum, type Identity } from "./proof.ts";

@@ -7,7 +7,7 @@
  * const state = stateOf(resolved, position, { name: "data", view: fp, samples: 100_000 });
  * const { resolved, position } = checkState(parseState(JSON.parse(text)), view, options);
  */
-import { z } from "zod";
+import * as z from "zod";
 import { Epochs, quotient } from "./epochs.ts";
 import { StateInvalid, StateMismatch } from "./errors.ts";
 import { isHeld, refuseStreams, resolveOrder } from "./resolve.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { MemoryBudget } from "../../src/feed/errors.ts";
-import { GroupMemory, RawArena, RowPool } from "../../src/feed/memory.ts";
+import { GroupMemory, MemoryPool, RawArena, RowPool } from "../../src/feed/memory.ts";
 
 test("raw arena: live pieces never overlap, and all of it is free again at the end", () => {
   const step = fc.record({ size: fc.integer({ min: 1, max: 5000 }), keep: fc.boolean(), pick: fc.nat() });
@@ -46,11 +46,21 @@ test("row pool: hands out every row once and says when it is empty", () => {
 
 test("group memory: more than 4 GiB is refused with a remedy", () => {
   assert.throws(
-    () => new GroupMemory(2112, 3_000_000, 1 << 27),
+    () => new GroupMemory(new MemoryPool(), 2112, 3_000_000, 1 << 27),
     (error: Error) => {
       assert.ok(error instanceof MemoryBudget);
       assert.match(error.message, /shuffle_memory/);
       return true;
     },
   );
+});
+
+test("memory pool: what was released is used again, for similar sizes", () => {
+  const pool = new MemoryPool();
+  const first = pool.acquire(3 << 20);
+  const second = pool.acquire(3 << 20);
+  assert.notEqual(first, second);
+  pool.release(first);
+  assert.equal(pool.acquire(4 << 20), first);
+  assert.ok(pool.acquire((4 << 20) + 1).buffer.byteLength > 4 << 20);
 });
