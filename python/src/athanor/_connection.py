@@ -14,11 +14,12 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _layout as layout
+from ._ahead import Ahead
 from ._columns import Column, Factory
 from ._segment import Segment
 from .errors import AthanorError, from_record
@@ -35,6 +36,16 @@ _WAITING = layout.HEADER["waiting"] // 8
 _WAKE_AT = layout.HEADER["wakeAt"] // 8
 _RELEASED = layout.SLOT["released"] // 8
 _U32 = 0xFFFFFFFF
+
+
+class Taken(NamedTuple):
+    """A batch out of its slot."""
+
+    batch: dict[str, Any]
+    flags: int
+    truncated: int
+    ids: np.ndarray[Any, np.dtype[np.uint64]] | None  # [rows, 4]
+    position: int
 
 
 class Gone(Exception):
@@ -125,6 +136,9 @@ class Connection:
         self.next_seq = 1
         self.last_copy_ns = 0
         self._answers: dict[str, dict[str, Any]] = {}
+        self._pid = os.getpid()
+        self._ahead: Ahead[Taken] = Ahead()
+        self._slow_trainer = False
 
     # -- handshake
 
@@ -186,27 +200,51 @@ class Connection:
 
     # -- batches
 
-    def take(
-        self, factory: Factory, expect: int | None, rows: int, identities: bool
-    ) -> tuple[dict[str, Any], int, int, np.ndarray[Any, np.dtype[np.uint64]] | None]:
-        """Waits for the next batch and copies it out: (columns, flags, truncated features, identities [rows, 4] u64).
+    def take(self, factory: Factory, expect: int | None, rows: int, identities: bool) -> Taken:
+        """Waits for the next batch and copies it out, unless that was done ahead.
 
         `expect`: the position that it must have; None: random access, where `rows` leading rows are wanted."""
-        segment = opened(self.segment)
+        ahead = self._ahead.result()
+        if ahead is not None and ahead.position == expect:
+            self.last_copy_ns = 0  # it was not this thread's time
+            return ahead
         n = self.next_seq
-        words = self._words
-        slot = (n - 1) % segment.slots
-        w = self._slot_words[slot]
-        if words[w] != n:
+        w = self._slot_words[(n - 1) % opened(self.segment).slots]
+        if self._words[w] != n:
             self._wait(n, w)
         began = time.perf_counter_ns()
+        taken = self._copy(n, w, factory, expect, rows, identities)
+        self.last_copy_ns = time.perf_counter_ns() - began
+        return taken
+
+    def hand_out(self, factory: Factory, expect: int, rows: int, identities: bool) -> None:
+        """A batch goes to the trainer now. If that one computes for long, the batch at `expect` is copied meanwhile."""
+        if self._slow_trainer:
+            self._ahead.start(lambda: self._copy_if_there(factory, expect, rows, identities))
+        self._ahead.returned()
+
+    def asked(self) -> None:
+        """The trainer asks for a batch."""
+        self._slow_trainer = self._ahead.worth_it()
+
+    def _copy_if_there(self, factory: Factory, expect: int, rows: int, identities: bool) -> Taken | None:
+        n = self.next_seq
+        w = self._slot_words[(n - 1) % opened(self.segment).slots]
+        return self._copy(n, w, factory, expect, rows, identities) if self._words[w] == n else None
+
+    def _copy(self, n: int, w: int, factory: Factory, expect: int | None, rows: int, identities: bool) -> Taken:
+        """Copies batch n, which is there, and gives its slot back."""
+        segment = opened(self.segment)
+        words = self._words
+        slot = (n - 1) % segment.slots
         segment.fence()
         position = words[w + 1]
         found_rows = words[w + 3] & _U32
         flags = words[w + 3] >> 32
         truncated = words[w + 4] & _U32
-        # Random access (expect None): rows beyond those asked for only fill the slot.
-        fits = rows <= found_rows <= self._batch_size if expect is None else (found_rows, position) == (rows, expect)
+        # Random access: rows beyond those asked for only fill the slot.
+        random = expect is None and rows <= found_rows <= self._batch_size
+        fits = random or (found_rows == rows and position == expect)
         if not fits:
             raise _garbage(
                 f"batch {n} with position {position} and {found_rows} rows, expected position {expect} and {rows} rows"
@@ -221,12 +259,12 @@ class Connection:
         segment.fence()
         if words[_WAKE_AT] <= n:
             self._ring()
-        self.last_copy_ns = time.perf_counter_ns() - began
-        return batch, flags, truncated, ids
+        return Taken(batch, flags, truncated, ids, position)
 
     def seek(self, position: int) -> None:
         """The next batch begins at `position`; what the agent made before is void."""
         segment = opened(self.segment)
+        self._ahead.result()  # of another position: dropped
         self._answers.pop("seeked", None)
         self.control.send({"type": "seek", "position": str(position)})
         seq = self._answer("seeked", self.timeout).get("seq")
@@ -247,6 +285,8 @@ class Connection:
 
     def close(self, polite: bool) -> None:
         """`polite`: say so first. A forked child only drops its copies of the descriptors."""
+        if self._pid == os.getpid():
+            self._ahead.close()
         if polite:
             with contextlib.suppress(Gone, AthanorError):
                 self.control.send({"type": "close"})

@@ -446,11 +446,12 @@ class _Steps:
             self._session = session
         copied = session.copy_ns
         position = self._base + self._index * self._size
-        batch, flags, ids = session.next(position, state)
+        taken = session.next(position, state)
+        batch, ids = taken.batch, taken.ids
         loader._copy_ns += session.copy_ns - copied
         loader._stall_ns += time.perf_counter_ns() - began - (session.copy_ns - copied)
         if ids is not None:
-            loader._add_identities(batch, flags, ids, position)
+            loader._add_identities(batch, taken.flags, ids, position)
         loader._batches += 1
         self._index += loader._stride
         if self._index >= self._left:

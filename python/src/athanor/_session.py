@@ -14,14 +14,12 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Optional, TypeVar
-
-import numpy as np
+from typing import Any, TypeVar
 
 from . import _layout as layout
 from . import _rundir, _spawn, _state
 from ._columns import Column, Factory
-from ._connection import Connection, Gone
+from ._connection import Connection, Gone, Taken
 from ._ranks import Ranks
 from ._segment import Segment
 from .errors import AthanorError, AthanorValueError
@@ -50,9 +48,6 @@ class Request:
     timeout: float
     stride: int = 1
     offset: int = 0
-
-
-Taken = tuple[dict[str, Any], int, Optional[np.ndarray[Any, np.dtype[np.uint64]]]]
 
 
 class Session:
@@ -89,7 +84,7 @@ class Session:
         self._until_it_answers(lambda: self._start(position, state))
 
     def next(self, expect: int, state: _state.State) -> Taken:
-        """The batch at position `expect`: (columns, flags, identities [rows, 4] u64 or None)."""
+        """The batch at position `expect`."""
         rows = self.request.batch_size
 
         def take() -> Taken:
@@ -98,10 +93,11 @@ class Session:
                 # Offsets count from where a session starts: step `offset` of it is the one wanted.
                 step = self.request.ranks.world * rows
                 connection = self._start(expect - self.request.offset * step, state)
-            batch, flags, truncated, ids = connection.take(self._factory, expect, rows, self._identities)
-            self.truncated += truncated
+            connection.asked()
+            taken = connection.take(self._factory, expect, rows, self._identities)
+            self.truncated += taken.truncated
             self.copy_ns += connection.last_copy_ns
-            return batch, flags, ids
+            return taken
 
         taken = self._until_it_answers(take)
         if self._recent:
@@ -109,8 +105,10 @@ class Session:
         return taken
 
     def delivered(self, position: int) -> None:
-        """The stream goes on at `position`."""
+        """A batch goes to the user; the stream goes on at `position`."""
         self._cursor = position
+        if self._connection is not None and self.request.stride == 1:
+            self._connection.hand_out(self._factory, position, self.request.batch_size, self._identities)
 
     def get(self, indices: list[int]) -> dict[str, Any]:
         """Mode "random": samples by number in file order, at most batch_size."""
@@ -120,9 +118,9 @@ class Session:
             if connection is None:
                 connection = self._open(None, False)
             connection.control.send({"type": "get", "indices": indices})
-            batch, _, truncated, _ = connection.take(self._factory, None, len(indices), False)
-            self.truncated += truncated
-            return batch
+            taken = connection.take(self._factory, None, len(indices), False)
+            self.truncated += taken.truncated
+            return taken.batch
 
         batch = self._until_it_answers(take)
         self._recent.clear()
