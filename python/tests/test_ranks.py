@@ -12,7 +12,9 @@ from athanor._ranks import resolve
         ({"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8"},
          (9, 16, 1, 8, "RANK/WORLD_SIZE")),
         ({"SLURM_STEP_ID": "0", "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"},
-         (3, 4, 1, 1, "Slurm")),
+         (3, 4, 0, 1, "Slurm")),  # who else is on this node is not known
+        ({"SLURM_STEP_ID": "0", "SLURM_PROCID": "9", "SLURM_STEP_NUM_TASKS": "14", "SLURM_LOCALID": "1",
+          "SLURM_NODEID": "2", "SLURM_STEP_TASKS_PER_NODE": "4(x2),6"}, (9, 14, 1, 6, "Slurm")),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "64"}, (0, 1, 0, 1, "single process")),  # a batch script is no rank
         ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
           "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, (2, 4, 0, 2, "Open MPI")),

@@ -41,7 +41,7 @@ export async function main(): Promise<void> {
   process.on("SIGINT", () => leave(server, "SIGINT"));
   process.on("SIGHUP", () => undefined);
   process.on("uncaughtException", (error) => {
-    server.log(`internal error: ${JSON.stringify(toErrorRecord(error))}`);
+    server.warn(`internal error: ${JSON.stringify(toErrorRecord(error))}`);
     leave(server, "internal error");
   });
   await server.listen();
@@ -50,8 +50,8 @@ export async function main(): Promise<void> {
 
 /** A thread that hangs in a read of a lost target would keep the process for ever: then it ends itself the hard way. */
 function leave(server: Server, why: string): void {
-  server.close();
   server.log(`agent leaves: ${why}`);
+  server.close();
   if (server.busyThreads()) process.kill(process.pid, "SIGKILL");
   else process.exit(0);
 }

@@ -2,10 +2,10 @@
  * Server: the agent's sockets, groups and life. It leaves when the last session has closed and the grace time has
  * passed; nothing of it is left then but the log.
  */
-import { appendFileSync, chmodSync, rmSync } from "node:fs";
+import { appendFileSync, chmodSync, rmdirSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Server as NetServer } from "node:net";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { formatDuration } from "../base/units.ts";
 import type { SlotLayout, ViewLayout } from "../feed/columns.ts";
 import { Decoders } from "../feed/decoders.ts";
@@ -75,6 +75,7 @@ export class Server {
   private readonly rooms = new Map<string, Room>();
   private leaving: NodeJS.Timeout | undefined;
   private readonly started = Date.now();
+  private noteworthy = false;
 
   constructor(options: ServerOptions) {
     this.options = options;
@@ -83,7 +84,7 @@ export class Server {
     this.budget = new Budget(options.memory);
     this.storage = createPosixStorage({
       threads: options.ioThreads,
-      onHang: ({ path, offset, op, target }) => this.log(`${op} of ${path} at byte ${offset} hangs (target ${target})`),
+      onHang: ({ path, offset, op, target }) => this.warn(`${op} of ${path} at byte ${offset} hangs (target ${target})`),
     });
     this.decoders = new Decoders(options.decodeThreads);
     this.opener = new ViewOpener(this.storage);
@@ -105,10 +106,23 @@ export class Server {
     });
   }
 
-  /** Removes the socket and stops; does not wait for a read that hangs. */
+  /**
+   * Removes the socket and stops; does not wait for a read that hangs. Nothing stays behind, save the log where it
+   * holds more than a start, and a run directory that somebody else made.
+   */
   close(): void {
     rmSync(this.socketPath, { force: true });
+    rmSync(join(this.runDir, "spawn.lock"), { force: true });
+    if (!this.noteworthy) rmSync(join(this.runDir, "agent.log"), { force: true });
+    const parent = dirname(this.runDir);
+    if (basename(parent) === `athanor-${process.getuid?.()}`) for (const folder of [this.runDir, parent]) removeEmpty(folder);
     this.net.close();
+  }
+
+  /** Writes to the log something that is worth keeping when the agent has left. */
+  warn(text: string): void {
+    this.noteworthy = true;
+    this.log(text);
   }
 
   log(text: string): void {
@@ -284,4 +298,12 @@ function differences(a: Hello, b: Hello): string[] {
   return Object.keys(y)
     .filter((name) => x[name] !== y[name])
     .map((name) => `${name} is ${String(y[name])}, not ${String(x[name])}`);
+}
+
+function removeEmpty(folder: string): void {
+  try {
+    rmdirSync(folder);
+  } catch {
+    // another job, or a log that is kept
+  }
 }

@@ -216,7 +216,7 @@ export class Session {
   private fail(error: unknown): void {
     if (this.ended) return;
     const record = toErrorRecord(error);
-    this.server.log(`session of rank ${this.rank ?? "?"}: ${record.code} ${record.message}`);
+    this.server.warn(`session of rank ${this.rank ?? "?"}: ${record.code} ${record.message}`);
     writeLine(this.socket, { type: "error", error: record });
     this.bell?.write(RING);
     this.end();

@@ -7,6 +7,7 @@ Ranks(rank=1, world=8, local_rank=0, local_world=1, origin='arguments')
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -66,7 +67,8 @@ def resolve(
                 f"{world_names[0]}={env.get(world_names[0])!r}"
             )
         local = local_rank if local_rank is not None else _number(env, local_names)
-        return _checked(found_rank, found_world, local, _number(env, local_world_names), origin)
+        local_world = _slurm_local_world(env) if origin == "Slurm" else _number(env, local_world_names)
+        return _checked(found_rank, found_world, local, local_world, origin)
     return _checked(0, 1, local_rank, 1, "single process")
 
 
@@ -75,8 +77,22 @@ def _checked(rank: int, world: int, local_rank: int | None, local_world: int | N
         raise ValueError(f"world_size must be at least 1, got {world} (from {origin})")
     if not 0 <= rank < world:
         raise ValueError(f"rank must be in 0..{world - 1}, got {rank} (from {origin})")
-    here = local_world if local_world is not None and local_world >= 1 else 1
-    return Ranks(rank, world, local_rank if local_rank is not None else rank % here, here, origin)
+    if local_world is None or local_world < 1:
+        # Who else is on this node is not known: the agent must not keep rows for ranks that may never come.
+        return Ranks(rank, world, 0, 1, origin)
+    return Ranks(rank, world, local_rank if local_rank is not None else rank % local_world, local_world, origin)
+
+
+def _slurm_local_world(env: Mapping[str, str]) -> int | None:
+    """Tasks of this step on this node: entry SLURM_NODEID of a list such as "8(x3),4"."""
+    node = _number(env, ("SLURM_NODEID",))
+    counts: list[int] = []
+    for part in env.get("SLURM_STEP_TASKS_PER_NODE", env.get("SLURM_TASKS_PER_NODE", "")).split(","):
+        found = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
+        if found is None:
+            return None
+        counts += [int(found[1])] * int(found[2] or 1)
+    return counts[node] if node is not None and node < len(counts) else None
 
 
 def _number(env: Mapping[str, str], names: tuple[str, ...]) -> int | None:

@@ -103,12 +103,19 @@ def log_tail(run_dir: str, start: int = 0, limit: int = 2000) -> str:
 
 def _spawn_locked(run_dir: str, job: str, path: str, end: float) -> socket.socket | None:
     """Starts the agent unless another rank is doing so; then None, and the caller looks again."""
-    lock = os.open(os.path.join(run_dir, "spawn.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    name = os.path.join(run_dir, "spawn.lock")
+    try:
+        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:  # an agent that left took the run directory with it
+        os.makedirs(run_dir, mode=0o700, exist_ok=True)
+        return None
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return None
+            if os.stat(name).st_ino != os.fstat(lock).st_ino:
+                return None
+        except (BlockingIOError, FileNotFoundError):
+            return None  # held by another rank, or removed by an agent that left
         found = try_connect(path)  # the one who held the lock before may have started it
         if found is not None:
             return found
@@ -121,6 +128,9 @@ def _spawn_locked(run_dir: str, job: str, path: str, end: float) -> socket.socke
             if found is not None:
                 return found
             if child.poll() is not None:
+                found = try_connect(path)
+                if found is not None:
+                    return found  # another one was quicker
                 raise _start_error(run_dir, log_start, f"the agent ended at its start (exit code {child.returncode})")
             time.sleep(0.005)
         child.kill()
