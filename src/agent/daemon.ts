@@ -63,5 +63,5 @@ function defaultMemory(): number {
 
 /** Half of the cores: the other half trains. One decodes some 300,000 samples of 512 tokens a second. */
 function defaultDecodeThreads(): number {
-  return Math.max(1, Math.min(8, Math.floor(availableParallelism() / 2)));
+  return Math.max(2, Math.min(8, Math.floor(availableParallelism() / 2)));
 }

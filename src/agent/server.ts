@@ -9,6 +9,7 @@ import { basename, dirname, join } from "node:path";
 import { formatDuration } from "../base/units.ts";
 import type { SlotLayout, ViewLayout } from "../feed/columns.ts";
 import { Decoders } from "../feed/decoders.ts";
+import { PATIENCE } from "../feed/early.ts";
 import { Budget, Group } from "../feed/group.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import type { PosixStorage } from "../storage/posix.ts";
@@ -84,7 +85,8 @@ export class Server {
     this.budget = new Budget(options.memory);
     this.storage = createPosixStorage({
       threads: options.ioThreads,
-      onHang: ({ path, offset, op, target }) => this.warn(`${op} of ${path} at byte ${offset} hangs (target ${target})`),
+      onHang: ({ path, offset, op, target }) =>
+        this.warn(`${op} of ${path} at byte ${offset} hangs (target ${target})`),
     });
     this.decoders = new Decoders(options.decodeThreads);
     this.opener = new ViewOpener(this.storage);
@@ -115,7 +117,8 @@ export class Server {
     rmSync(join(this.runDir, "spawn.lock"), { force: true });
     if (!this.noteworthy) rmSync(join(this.runDir, "agent.log"), { force: true });
     const parent = dirname(this.runDir);
-    if (basename(parent) === `athanor-${process.getuid?.()}`) for (const folder of [this.runDir, parent]) removeEmpty(folder);
+    if (basename(parent) === `athanor-${process.getuid?.()}`)
+      for (const folder of [this.runDir, parent]) removeEmpty(folder);
     this.net.close();
   }
 
@@ -225,7 +228,7 @@ export class Server {
       const { strict } = hello.view;
       return new Group(
         view,
-        { batch, world, strict, checkCrc: this.options.checkCrc, slot, offsets },
+        { batch, world, strict, checkCrc: this.options.checkCrc, patience: PATIENCE, slot, offsets },
         this.decoders,
         this.budget,
       );

@@ -10,6 +10,7 @@ import { Batcher } from "./batcher.ts";
 import type { Served, SlotOffsets, SlotTarget } from "./batcher.ts";
 import type { SlotLayout, ViewLayout } from "./columns.ts";
 import type { Decoders } from "./decoders.ts";
+import type { Patience } from "./early.ts";
 import { MemoryBudget } from "./errors.ts";
 import { MemoryPool } from "./memory.ts";
 import { Run } from "./run.ts";
@@ -41,6 +42,7 @@ export interface GroupOptions {
   world: number;
   strict: boolean;
   checkCrc: boolean;
+  patience: Patience;
   slot: SlotLayout;
   offsets: SlotOffsets;
 }

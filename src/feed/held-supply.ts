@@ -50,7 +50,7 @@ export class HeldSupply implements Supply {
   prepare(): void {}
 
   starving(positions: Float64Array): void {
-    if (this.rest === 0) return;
+    if (!this.parts.early.isWorth(this.rest)) return;
     this.parts.early.fetch(positions.filter((position) => this.find(position) === ROW_COMING));
   }
 

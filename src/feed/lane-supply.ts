@@ -49,6 +49,8 @@ export class LaneSupply implements Supply {
 
   /** While a lane fills for the first time, the rows of the waiting batch are fetched singly. */
   starving(positions: Float64Array): void {
+    const rows = this.active.reduce((sum, lane) => sum + lane.toFill, 0);
+    if (!this.early.isWorth(rows)) return;
     const single: number[] = [];
     for (const position of positions) {
       const { place } = this.order.epochs.split(position);

@@ -99,6 +99,12 @@ export class Lane {
     return !this.firstWindowDone;
   }
 
+  /** Rows of the first window that are still to come. */
+  get toFill(): number {
+    if (this.firstWindowDone) return 0;
+    return this.windows[0]?.missing ?? Math.min(this.parts.window, this.parts.order.laneRows(this.number));
+  }
+
   /** Position of the next row to read: the lane furthest behind reads first. */
   get frontier(): number {
     const { order } = this.parts;
@@ -110,7 +116,8 @@ export class Lane {
 
   find(pass: number, row: number): number {
     const window = this.windowOf(pass, row);
-    const found = window === undefined ? ROW_COMING : (window.address[window.perm[row - window.firstRow] as number] as number);
+    const found =
+      window === undefined ? ROW_COMING : (window.address[window.perm[row - window.firstRow] as number] as number);
     if (found === ROW_COMING) this.inNeed = true;
     return found;
   }

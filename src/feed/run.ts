@@ -14,6 +14,7 @@ import type { Served } from "./batcher.ts";
 import type { SlotLayout, ViewLayout } from "./columns.ts";
 import type { Decoders } from "./decoders.ts";
 import { EarlyRows } from "./early.ts";
+import type { Patience } from "./early.ts";
 import { HeldSupply } from "./held-supply.ts";
 import { Intake } from "./intake.ts";
 import { LaneSupply } from "./lane-supply.ts";
@@ -25,6 +26,8 @@ import type { Supply } from "./supply.ts";
 
 /** Bytes that reads under way may hold: 16 reads of 8 MiB keep a Lustre client with several OSTs busy. */
 const RAW_BYTES = 128 * 1024 * 1024;
+/** A set of few bytes needs fewer; two of the largest reads always fit. */
+const LEAST_RAW_BYTES = 32 * 1024 * 1024;
 /** `none` has no windows: rows are read ahead in runs of at least this many. */
 const PLAIN_WINDOW = 4096;
 
@@ -38,6 +41,7 @@ export interface RunParts {
   world: number;
   strict: boolean;
   checkCrc: boolean;
+  patience: Patience;
   decoders: Decoders;
   memories: MemoryPool;
   /** Ranks of this node, whether connected or not. */
@@ -96,6 +100,7 @@ export class Run {
       source,
       memory,
       intake,
+      patience: parts.patience,
       changed,
       failed,
       sampleAt: sampleAt ?? ((position) => order.sampleAt(position)),
@@ -143,7 +148,7 @@ export class Run {
     }
     if (shuffle === "global" && !held) rows += sessions * batch * 32;
     const staging = sessions * stagingBytes(slot, batch) * 2;
-    const raw = Math.min(RAW_BYTES, source.index.totals.bytes * 4 + 16 * 1024 * 1024) + staging;
+    const raw = Math.min(RAW_BYTES, Math.max(LEAST_RAW_BYTES, source.index.totals.bytes / 8)) + staging;
     return { rows, raw, bytes: rows * layout.rowBytes + raw };
   }
 

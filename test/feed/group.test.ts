@@ -49,8 +49,14 @@ async function readAll(rigs: Rig[], world: number, steps: number, position = 0):
   return Array.from({ length: steps }, (_, step) => byRank.map((batches) => batches[step] as number[]));
 }
 
-for (const [name, options, nodes] of [
+/** Never wait for a fill: the first rows come by small reads. */
+const impatient = { rows: 0, bytes: 0 };
+
+for (const [name, options, nodes, patience = undefined] of [
   ["windows, one node", windows, 1],
+  ["windows, small reads while they fill", windows, 2, impatient],
+  ["held in memory, small reads while it fills", { seed: 5n, globalBatch: 40 }, 1, impatient],
+  ["not shuffled, small reads at the start", { seed: 5n, globalBatch: 40, shuffle: "none" }, 1, impatient],
   ["windows, two nodes", windows, 2],
   ["held in memory", { seed: 5n, globalBatch: 40 }, 1],
   ["global by small reads", { seed: 5n, globalBatch: 40, shuffle: "global", shuffleMemory: 1 }, 2],
@@ -60,7 +66,9 @@ for (const [name, options, nodes] of [
   test(`every sample once an epoch, in the order's order: ${name}`, async () => {
     const world = 4;
     const rigs = await Promise.all(
-      Array.from({ length: nodes }, () => Rig.open(folder, options, { batch: 10, world })),
+      Array.from({ length: nodes }, () =>
+        Rig.open(folder, options, { batch: 10, world, ...(patience && { patience }) }),
+      ),
     );
     try {
       const steps = await readAll(rigs, world, (2 * N) / 40);
@@ -73,7 +81,7 @@ for (const [name, options, nodes] of [
 }
 
 test("a start in the middle of an epoch goes on as if it had run there", async () => {
-  const rig = await Rig.open(folder, windows, { batch: 10, world: 2 });
+  const rig = await Rig.open(folder, windows, { batch: 10, world: 2, patience: impatient });
   try {
     await readAll([rig], 2, 30, 1220);
   } finally {

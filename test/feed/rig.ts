@@ -10,6 +10,8 @@ import { extents, orderView } from "../../src/dataset/extents.ts";
 import type { SlotTarget } from "../../src/feed/batcher.ts";
 import { slotLayout, viewLayout } from "../../src/feed/columns.ts";
 import { Decoders } from "../../src/feed/decoders.ts";
+import { PATIENCE } from "../../src/feed/early.ts";
+import type { Patience } from "../../src/feed/early.ts";
 import { Budget, Group } from "../../src/feed/group.ts";
 import type { Member, MemberRequest } from "../../src/feed/group.ts";
 import { Source } from "../../src/feed/source.ts";
@@ -156,7 +158,7 @@ export class Rig {
   static async open(
     folder: string,
     options: OrderOptions,
-    size: { batch: number; world: number; memory?: number },
+    size: { batch: number; world: number; memory?: number; patience?: Patience },
   ): Promise<Rig> {
     const storage = createPosixStorage({ threads: 2 });
     const index = await buildIndex(folder, { storage, write: false });
@@ -171,7 +173,15 @@ export class Rig {
     const slot = slotLayout(columns.columns, size.batch, offsets.identities, offsets.identityBytes);
     const group = new Group(
       { order, view, source, layout: columns, clocks },
-      { batch: size.batch, world: size.world, strict: false, checkCrc: true, slot, offsets },
+      {
+        batch: size.batch,
+        world: size.world,
+        strict: false,
+        checkCrc: true,
+        patience: size.patience ?? PATIENCE,
+        slot,
+        offsets,
+      },
       decoders,
       new Budget(size.memory ?? 2 ** 31),
     );
