@@ -273,7 +273,7 @@ export class Server {
 }
 
 function stateText(state: unknown): unknown {
-  return state === null || state === undefined ? null : { ...(state as object), position: null };
+  return typeof state === "object" && state !== null ? { ...state, position: null } : null;
 }
 
 function positionOf(state: unknown): number {

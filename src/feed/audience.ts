@@ -127,6 +127,19 @@ export class Audience {
     return dropped;
   }
 
+  /** The consumer that is furthest behind, in words. */
+  slowest(): string {
+    let rank = -1;
+    let behind = GONE;
+    this.next.forEach((next, candidate) => {
+      const position = next === undefined ? GONE : Math.min(...next);
+      if (position < behind) [rank, behind] = [candidate, position];
+    });
+    if (rank < 0) return "nobody";
+    const here = [...this.opened].some((key) => key.startsWith(`${rank}/`));
+    return `rank ${rank}, which ${here ? `stands at position ${behind}` : "has not connected"}`;
+  }
+
   /** Will a consumer on this node still ask for this position? */
   wants(position: number): boolean {
     if (this.everybodyHere && position >= this.ceiling) return true;

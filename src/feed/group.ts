@@ -71,6 +71,9 @@ export interface Member {
 /** A rank that was announced but never connected holds others up for this long, then its rows are given up. */
 const ABSENT_MS = 3000;
 
+/** Steps by which ranks may stand apart when they come back. */
+const REJOIN_STEPS = 8;
+
 interface Seat {
   request: MemberRequest;
   batcher: Batcher;
@@ -140,8 +143,7 @@ export class Group {
     if (batcher.waitsFor !== "feed") return "nothing: batches are ready, or the trainer has not asked";
     for (const seat of this.seats) {
       if (seat.batcher === batcher) {
-        const ms = Math.round(batcher.waitingMs);
-        return `rows are missing for ${ms} ms: ${seat.run.supply.why()}, ${this.decoders.queued} blocks to decode`;
+        return `no rows for ${(batcher.waitingMs / 1000).toFixed(1)} s; ${seat.run.why()}`;
       }
     }
     return "the session is closing";
@@ -187,7 +189,7 @@ export class Group {
 
   private seat(request: MemberRequest, position: number): Seat {
     const questions = new Map<number, Float64Array>();
-    const { run, start, residue } = this.runFor(request, position, questions);
+    const { run, start, residue } = this.runFor(request, position, questions, this.slack(request, position));
     const id = { rank: request.rank, stride: request.stride, residue };
     const { batch, slot, offsets } = this.options;
     const { layout, clocks } = this.view;
@@ -212,7 +214,7 @@ export class Group {
     const old = seat.run;
     old.leave(seat.batcher.id);
     try {
-      const { run, start, residue } = this.runFor(seat.request, position, seat.questions);
+      const { run, start, residue } = this.runFor(seat.request, position, seat.questions, 0);
       seat.run = run;
       seat.batcher.id.residue = residue;
       seat.served = run.join(seat.batcher.id, start);
@@ -242,6 +244,7 @@ export class Group {
     request: MemberRequest,
     position: number,
     questions: Map<number, Float64Array>,
+    slack: number,
   ): { run: Run; start: number; residue: number } {
     const { rank, stride, offset } = request;
     if (!request.random) {
@@ -251,7 +254,7 @@ export class Group {
         if (run.covers({ rank, stride, residue }, start)) return { run, start, residue };
       }
     }
-    const run = this.open(request, request.random ? 0 : position, questions);
+    const run = this.open(request, request.random ? 0 : position - slack, questions);
     this.runs.add(run);
     this.budget.reserved += run.reserved;
     return { run, start: run.firstStep(position, offset), residue: run.residue(position, offset, stride) };
@@ -286,9 +289,19 @@ export class Group {
     return run;
   }
 
+  /**
+   * After the death of an agent the ranks come back one by one, a step or two apart: a run begins some steps before its
+   * first rank, in the same pass over the data, so that those behind it find their rows here too.
+   */
+  private slack(request: MemberRequest, position: number): number {
+    const { batch, world } = this.options;
+    const { place } = this.view.order.epochs.split(position);
+    return Math.min(REJOIN_STEPS * request.stride, Math.floor(place / (batch * world))) * batch * world;
+  }
+
   private giveUpAbsent(): void {
     for (const seat of this.seats) {
-      if (seat.batcher.waitingMs < ABSENT_MS || seat.run.audience.dropAbsent() === 0) continue;
+      if (seat.batcher.waitingMs < ABSENT_MS || !seat.run.idle || seat.run.audience.dropAbsent() === 0) continue;
       seat.run.supply.sweep();
       this.wake();
     }

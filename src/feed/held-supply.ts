@@ -27,7 +27,6 @@ export class HeldSupply implements Supply {
   private readonly parts: HeldParts;
   private shard = 0;
   private planned: RecordRun[] = [];
-  private reading = 0;
   private loading = false;
   private rest: number;
 
@@ -62,10 +61,6 @@ export class HeldSupply implements Supply {
     }
   }
 
-  why(): string {
-    return `${this.reading} reads under way, ${this.rest} of ${this.parts.order.samples} rows still to come`;
-  }
-
   close(): void {
     this.parts.early.close();
   }
@@ -91,10 +86,8 @@ export class HeldSupply implements Supply {
       return false;
     }
     this.planned.splice(0, stream === undefined ? runs.length : this.planned.length);
-    this.reading++;
     load.then(
       () => {
-        this.reading--;
         stream?.close();
         this.parts.changed();
       },

@@ -38,7 +38,7 @@ export interface RunningStream {
 
 export class Intake {
   /** Reads issued and not arrived: what a watchdog or `why` names. */
-  readonly reading = new Map<number, { shard: number; offset: number; length: number; since: number }>();
+  private readonly reading = new Map<number, { shard: number; offset: number; length: number; since: number }>();
   private nextRead = 1;
   private active = 0;
   private whenIdle: (() => void) | undefined;
@@ -94,6 +94,19 @@ export class Intake {
       this.memory.raw.release(raw);
       if (--this.active === 0) this.whenIdle?.();
     });
+  }
+
+  get idle(): boolean {
+    return this.active === 0;
+  }
+
+  /** The read that has been under way for longest, in words. */
+  oldest(): string | undefined {
+    let oldest: { shard: number; offset: number; since: number } | undefined;
+    for (const read of this.reading.values()) if (oldest === undefined || read.since < oldest.since) oldest = read;
+    if (oldest === undefined) return undefined;
+    const seconds = ((Date.now() - oldest.since) / 1000).toFixed(1);
+    return `storage: reading ${this.source.path(oldest.shard)} at byte ${oldest.offset} for ${seconds} s`;
   }
 
   /** Resolves when no read and no decoding of this run is under way. */

@@ -71,11 +71,6 @@ export class LaneSupply implements Supply {
     }
   }
 
-  why(): string {
-    const reading = this.active.reduce((sum, lane) => sum + lane.inFlight, 0);
-    return `${reading} reads under way in ${this.active.length} lanes`;
-  }
-
   close(): void {
     this.early.close();
     for (const lane of this.active) lane.close();

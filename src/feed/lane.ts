@@ -81,7 +81,6 @@ export class Lane {
   private stream: { shard: number; pass: number; running: RunningStream; last: Promise<void> } | undefined;
   private loadingTable = false;
   private firstWindowDone = false;
-  private underWay = 0;
   /** Rows of `held` that are taken from the shared allowance. */
   private borrowed = 0;
   /** Somebody waits for a row that has not been read. */
@@ -157,20 +156,12 @@ export class Lane {
     this.planned.shift();
     this.inNeed = false;
     this.hold(read.rows);
-    this.underWay++;
     if (this.stream !== undefined && stream !== undefined) this.stream.last = load;
     load.then(
-      () => {
-        this.underWay--;
-        this.parts.changed();
-      },
+      () => this.parts.changed(),
       (error: Error) => this.parts.failed(error),
     );
     return true;
-  }
-
-  get inFlight(): number {
-    return this.underWay;
   }
 
   close(): void {

@@ -200,6 +200,19 @@ export class Run {
     this.supply.sweep();
   }
 
+  /** Nothing is being read or decoded: whoever waits here waits for another rank. */
+  get idle(): boolean {
+    return this.intake.idle;
+  }
+
+  /** What a session of this run waits for, in words. */
+  why(): string {
+    const reading = this.intake.oldest();
+    if (reading !== undefined) return reading;
+    if (!this.intake.idle) return `decoding: ${this.parts.decoders.queued} blocks in the queue`;
+    return `room: memory is full of rows of ${this.audience.slowest()}`;
+  }
+
   get users(): number {
     return this.served.size;
   }

@@ -35,10 +35,6 @@ export class SparseSupply implements Supply {
 
   pump(): void {}
 
-  why(): string {
-    return `${this.rows.size} single rows under way or ready`;
-  }
-
   close(): void {
     this.rows.close();
   }

@@ -24,7 +24,5 @@ export interface Supply {
   sweep(): void;
   /** Reads and decodes what there is room for. */
   pump(): void;
-  /** What is being waited for, in words. */
-  why(): string;
   close(): void;
 }

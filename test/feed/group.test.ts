@@ -52,7 +52,7 @@ async function readAll(rigs: Rig[], world: number, steps: number, position = 0):
 /** Never wait for a fill: the first rows come by small reads. */
 const impatient = { rows: 0, bytes: 0 };
 
-for (const [name, options, nodes, patience = undefined] of [
+for (const [name, options, nodes, patience] of [
   ["windows, one node", windows, 1],
   ["windows, small reads while they fill", windows, 2, impatient],
   ["held in memory, small reads while it fills", { seed: 5n, globalBatch: 40 }, 1, impatient],
@@ -135,6 +135,22 @@ test("a rank that seeks, and one that leaves and comes back, get exactly their r
     b.member?.leave();
     const again = rig.client({ rank: 1, localRanks: [0, 1], position: 100 });
     for (let step = 0; step < 10; step++) check(await again.batch(step), 1, 100 + step * 20);
+  } finally {
+    await rig.close();
+  }
+});
+
+test("after the death of an agent, ranks that come back some steps apart share one run", async () => {
+  const rig = await Rig.open(folder, windows, { batch: 10, world: 2 });
+  try {
+    const ahead = rig.client({ rank: 1, localRanks: [0, 1], position: 1240 });
+    await ahead.batch(0);
+    const reserved = rig.group.reserved;
+    const behind = rig.client({ rank: 0, localRanks: [0, 1], position: 1180 });
+    for (let step = 0; step < 10; step++) {
+      assert.deepEqual((await behind.batch(step)).positions, [...rig.order.deal(1180 + step * 20, 20, 2, 0).positions]);
+    }
+    assert.equal(rig.group.reserved, reserved, "no second run");
   } finally {
     await rig.close();
   }
