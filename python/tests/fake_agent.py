@@ -89,7 +89,7 @@ class FakeSession:
                 self.publish(at, self.next_rows())
                 self.wake(bell)
             elif not random:
-                struct.pack_into("<Q", self.memory, 72, self.n - self.slots)
+                struct.pack_into("<Q", self.memory, 64, self.n - self.slots)
                 if struct.unpack_from("<Q", self.memory, at + 64)[0] >= self.n - self.slots:
                     continue
             ready, _, _ = select.select([self.peer, bell], [], [], 0 if free else 5)
@@ -153,7 +153,6 @@ class FakeSession:
             struct.pack_into("<I", self.memory, at + self.columns[2]["offset"] + r * 4, length)
         padded = int(any(not valid for _, _, valid in rows))
         struct.pack_into("<QQIII", self.memory, at + 8, position, self.n, len(rows), padded, 0)
-        struct.pack_into("<Q", self.memory, 64, self.n)
         struct.pack_into("<Q", self.memory, at, self.n + (self.slots if FAULT == "overwrite" else 0))
         self.n += 1
 

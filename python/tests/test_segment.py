@@ -17,7 +17,7 @@ def test_header_is_what_the_protocol_says() -> None:
     assert segment.map[:8] == b"ATHSEG01" and segment.map[16:32] == segment.nonce
     assert struct.unpack_from("<II", segment.map, 8) == (1, 3)
     assert struct.unpack_from("<QQQ", segment.map, 32)[0] == 4096
-    assert struct.unpack_from("<QQ", segment.map, 64) == (0, 2**64 - 1)
+    assert struct.unpack_from("<Q", segment.map, 64) == (2**64 - 1,)
     segment.close()
     segment.close()
 
