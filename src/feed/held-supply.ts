@@ -4,12 +4,12 @@
  */
 import type { EarlyRows } from "./early.ts";
 import type { Intake, RowSink } from "./intake.ts";
-import { READ_BYTES } from "./lane.ts";
 import type { GroupMemory } from "./memory.ts";
 import type { RecordRun, Source } from "./source.ts";
 import { ROW_COMING, ROW_FIRST, ROW_SCHEDULED } from "./supply.ts";
 import type { Supply } from "./supply.ts";
 import type { Order } from "../order/order.ts";
+import { READ_BYTES } from "../order/residency.ts";
 
 export interface HeldParts {
   order: Order;

@@ -9,6 +9,7 @@
  * ```
  */
 import type { Order } from "../order/order.ts";
+import { READ_BYTES } from "../order/residency.ts";
 import type { Audience } from "./audience.ts";
 import type { EarlyRows } from "./early.ts";
 import { Intake } from "./intake.ts";
@@ -17,12 +18,6 @@ import type { GroupMemory } from "./memory.ts";
 import type { RecordRun, Source } from "./source.ts";
 import { spanOf } from "./spans.ts";
 import { ROW_COMING, ROW_FIRST, ROW_SCHEDULED, ROW_SKIPPED, ROW_TAKEN } from "./supply.ts";
-
-/**
- * Reads of at least 8 MiB go direct on Lustre 2.17 and cost exactly what is asked (design §4.5). Blocks are 4 MiB give or
- * take a record, so a read ends with the block that reaches 8 MiB: 8 to 12 MiB.
- */
-export const READ_BYTES = 8 * 1024 * 1024;
 
 interface LaneWindow {
   pass: number;

@@ -3,6 +3,7 @@
  * A consumer that seeks elsewhere gets another run; a run that nobody uses is closed and its memory is gone.
  */
 import type { Order } from "../order/order.ts";
+import { rawBytes, residentRows, windowSizes } from "../order/residency.ts";
 import type { OrderView } from "../order/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import { loadKernels } from "../kernels/load.ts";
@@ -23,13 +24,6 @@ import type { MemoryPool } from "./memory.ts";
 import type { Source } from "./source.ts";
 import { SparseSupply } from "./sparse-supply.ts";
 import type { Supply } from "./supply.ts";
-
-/** Bytes that reads under way may hold: 16 reads of 8 MiB keep a Lustre client with several OSTs busy. */
-const RAW_BYTES = 128 * 1024 * 1024;
-/** A set of few bytes needs fewer; two of the largest reads always fit. */
-const LEAST_RAW_BYTES = 32 * 1024 * 1024;
-/** `none` has no windows: rows are read ahead in runs of at least this many. */
-const PLAIN_WINDOW = 4096;
 
 export interface RunParts {
   order: Order;
@@ -111,7 +105,7 @@ export class Run {
     } else if (held) {
       this.supply = new HeldSupply({ order, source, memory, intake, early, changed, failed });
     } else {
-      const { window, capacity, maxRows, shared } = windowOf(parts);
+      const { window, capacity, maxRows, shared } = windowSizes(order, parts.view);
       this.supply = new LaneSupply(from, lanesHere(parts, from), {
         order,
         source,
@@ -136,19 +130,11 @@ export class Run {
 
   /** Memory that a run from this position needs on this node. */
   static need(parts: RunParts, from: number, random: boolean): Need {
-    const { order, layout, batch, localRanks, slot, source } = parts;
+    const { order, view, layout, batch, localRanks, slot, source } = parts;
     const sessions = localRanks.length * parts.stride;
-    const single = sessions * batch * (random ? 8 : 4) + 1024;
-    const { shuffle, held } = order.resolved;
-    let rows = single;
-    if (!random && held) rows += order.samples;
-    if (!random && shuffle !== "global") {
-      const { capacity, shared } = windowOf(parts);
-      rows += lanesHere(parts, from).size * capacity + shared;
-    }
-    if (shuffle === "global" && !held) rows += sessions * batch * 32;
-    const staging = sessions * stagingBytes(slot, batch) * 2;
-    const raw = Math.min(RAW_BYTES, Math.max(LEAST_RAW_BYTES, source.index.totals.bytes / 8)) + staging;
+    const lanes = random || order.resolved.shuffle === "global" ? 0 : lanesHere(parts, from).size;
+    const rows = residentRows(order, view, lanes, { sessions, batch, random });
+    const raw = rawBytes(source.index.totals.bytes) + sessions * stagingBytes(slot, batch) * 2;
     return { rows, raw, bytes: rows * layout.rowBytes + raw };
   }
 
@@ -230,29 +216,6 @@ export class Run {
 
 function keyOf(id: ConsumerId): string {
   return `${id.rank}/${id.stride}/${id.residue}`;
-}
-
-/** Reads under way at a time that may go beyond the lanes' own room. */
-const SHARED_READS = 4;
-/** Blocks of one read: 8 to 12 MiB. */
-const READ_BLOCKS = 3;
-
-interface WindowSizes {
-  window: number;
-  /** Rows of a lane's own room. */
-  capacity: number;
-  /** Rows of one read at most. */
-  maxRows: number;
-  /** Rows that lanes may borrow. */
-  shared: number;
-}
-
-function windowOf(parts: RunParts): WindowSizes {
-  const { order, view } = parts;
-  const block = Math.max(view.largestBlock, 1);
-  const window = order.resolved.shuffle === "none" ? Math.max(block, PLAIN_WINDOW) : order.resolved.window;
-  const maxRows = READ_BLOCKS * block;
-  return { window, capacity: Math.min(window, order.laneRows(0)) + block, maxRows, shared: SHARED_READS * maxRows };
 }
 
 function largestExtent(order: Order): number {

@@ -9,6 +9,7 @@
  * @example
  * const { readers, mergedShare } = simulate(order, bytes, { world: 128, ranksPerNode: 8, batch: 8 });
  */
+import { READ_BYTES, READ_MOST } from "./residency.ts";
 import { owner } from "./deal.ts";
 import { Epochs, quotient } from "./epochs.ts";
 import type { Order } from "./order.ts";
@@ -40,9 +41,6 @@ export interface Amplification {
   shardsOfFirstNode: number;
 }
 
-/** Requests of a lane merge to 8–16 MiB (design §4.5). */
-const READ_LEAST = 8 * 1024 * 1024;
-export const READ_MOST = 16 * 1024 * 1024;
 /** Phases of a lane kept; a longer period (an odd step size) is looked at in its first part. */
 const MAX_PHASES = 512;
 /** Window rows that may be permuted in one simulation: about half a second. */
@@ -125,7 +123,7 @@ export function simulate(order: Order, bytes: Float64Array, topology: Topology):
       while (laneStart[lane + 1]! <= at) lane++;
       const end = Math.min(start + samples, laneStart[lane + 1]!);
       const part = (size * (end - at)) / samples;
-      if (part >= READ_LEAST) merged += part;
+      if (part >= READ_BYTES) merged += part;
       reads += Math.ceil(part / READ_MOST);
       if (walked) walk.add(nodes, lane, at - laneStart[lane]!, end - laneStart[lane]!);
       if (table.nodes[lane * table.phases] === 0 && shardSeen[extents.shard[x]!] === 0) {

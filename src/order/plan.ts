@@ -6,10 +6,11 @@
  * const plan = makePlan({ ...data, resolved }, { ranks: 128, nodes: 16, batch: 8, gradAccum: 1 });
  * plan.node.opens;        // shards that a node opens in an epoch
  */
-import { laneNodes, nodesPerLane, READ_MOST, simulate, type Topology } from "./amplification.ts";
+import { laneNodes, nodesPerLane, simulate, type Topology } from "./amplification.ts";
 import { quotient } from "./epochs.ts";
 import { OrderOption } from "./errors.ts";
 import { Order } from "./order.ts";
+import { rawBytes, READ_BYTES, READ_MOST, residentRows, slotsOf } from "./residency.ts";
 import type { ExtentTable, OrderView, ResolvedOrder } from "./types.ts";
 
 export interface PlanData {
@@ -74,10 +75,6 @@ export interface Plan {
   notes: string[];
 }
 
-/** What the feed reserves on a node for raw bytes, and the slots a client asks for. */
-const RAW_BYTES = 128 * 1024 * 1024;
-const SLOTS = 8;
-const SEGMENT_BYTES = 256 * 1024 * 1024;
 /** A single row is fetched from the restart offset before it: up to this many records. */
 const RESTART_EVERY = 64;
 const GOOD = 1.1;
@@ -106,10 +103,10 @@ export function makePlan(data: PlanData, job: PlanJob): Plan {
   const order = new Order(view, extents, resolved);
   const cost = costs(data, order, topology, nodes);
   const steps = order.steps(0, step);
-  const slots = Math.max(2, Math.min(SLOTS, Math.floor(SEGMENT_BYTES / (batch * data.slotRowBytes))));
+  const slots = slotsOf(batch * data.slotRowBytes);
   const memory = {
     rows: cost.rows * data.storedRowBytes,
-    raw: Math.min(RAW_BYTES, 4 * view.bytes + READ_MOST),
+    raw: rawBytes(view.bytes),
     slots: topology.ranksPerNode * slots * batch * data.slotRowBytes,
   };
   const plan: Plan = {
@@ -178,14 +175,14 @@ function costs(
   topology: Topology,
   nodes: number,
 ): Costs {
-  const perNode = topology.ranksPerNode * topology.batch;
+  const readers = { sessions: topology.ranksPerNode, batch: topology.batch, random: false };
   if (resolved.shuffle === "global" && !resolved.held) {
     const samples = view.samples / nodes;
     const span = (RESTART_EVERY / 2) * (view.bytes / view.samples);
     const first = view.samples / 100;
     return {
       lanes: 0,
-      rows: perNode * 32,
+      rows: residentRows(order, view, 0, readers),
       opens: shards,
       bytes: samples * span,
       reads: samples,
@@ -199,12 +196,12 @@ function costs(
     let merged = 0;
     let reads = 0;
     for (const size of extentBytes) {
-      if (size >= READ_MOST / 2) merged += size;
+      if (size >= READ_BYTES) merged += size;
       reads += Math.ceil(size / READ_MOST);
     }
     return {
       lanes: 1,
-      rows: view.samples + perNode * 4,
+      rows: residentRows(order, view, 0, readers),
       opens: shards,
       bytes: view.bytes,
       reads,
@@ -218,7 +215,7 @@ function costs(
   const lanes = lanesOfNodes(resolved.lanes, topology, nodes);
   return {
     lanes,
-    rows: lanes * (Math.min(resolved.window, view.samples) + 2 * view.largestBlock) + perNode * 4,
+    rows: residentRows(order, view, lanes, readers),
     opens: found.shardsOfFirstNode,
     bytes: (view.bytes * found.bytesRatio) / nodes,
     reads: found.reads / nodes,

@@ -1,0 +1,81 @@
+/**
+ * Residency: how many rows and raw bytes a node holds to serve an order, and how large its reads are. One place for the
+ * feed, which reserves it, and for `plan`, which says it beforehand.
+ *
+ *   a lane      its window and the largest block, so that the row in need always has a place
+ *   all lanes   together four reads more, so that reads can be large
+ *
+ * @example
+ * const { rows } = residentRows(order, view, 8, { sessions: 8, batch: 32, random: false });
+ */
+import type { Order } from "./order.ts";
+import type { OrderView } from "./types.ts";
+
+/** A read ends with the block that reaches this: direct on Lustre 2.17, and costs exactly what is asked. */
+export const READ_BYTES = 8 * 1024 * 1024;
+/** Blocks are 4 MiB give or take a record, so reads are 8 to 12 MiB. */
+export const READ_BLOCKS = 3;
+export const READ_MOST = READ_BLOCKS * 4 * 1024 * 1024;
+/** Reads under way at a time that may go beyond the lanes' own room. */
+const SHARED_READS = 4;
+/** `none` has no windows: rows are read ahead in runs of at least this many. */
+const PLAIN_WINDOW = 4096;
+/** Bytes that reads under way may hold: ten reads keep a Lustre client with several OSTs busy. */
+const RAW_BYTES = 128 * 1024 * 1024;
+/** A set of few bytes needs fewer; two of the largest reads always fit. */
+const LEAST_RAW_BYTES = 32 * 1024 * 1024;
+/** Batches that a session's slots hold ahead of the trainer, unless they are very large. */
+const SLOTS = 8;
+const SEGMENT_BYTES = 256 * 1024 * 1024;
+
+export interface WindowSizes {
+  /** Rows that are loaded together. */
+  window: number;
+  /** Rows of a lane's own room. */
+  capacity: number;
+  /** Rows of one read at most. */
+  maxRows: number;
+  /** Rows that lanes may borrow beyond their own room, together. */
+  shared: number;
+}
+
+export function windowSizes(order: Order, view: OrderView): WindowSizes {
+  const block = Math.max(view.largestBlock, 1);
+  const window = order.resolved.shuffle === "none" ? Math.max(block, PLAIN_WINDOW) : order.resolved.window;
+  const maxRows = READ_BLOCKS * block;
+  return { window, capacity: Math.min(window, order.laneRows(0)) + block, maxRows, shared: SHARED_READS * maxRows };
+}
+
+export interface Readers {
+  /** Sessions of this node that read together. */
+  sessions: number;
+  batch: number;
+  /** Rows by request instead of an order. */
+  random: boolean;
+}
+
+/** Rows a node holds. `lanes`: those that its ranks read from. */
+export function residentRows(
+  order: Order,
+  view: OrderView,
+  lanes: number,
+  { sessions, batch, random }: Readers,
+): number {
+  const single = sessions * batch * (random ? 8 : 4) + 1024;
+  const { shuffle, held } = order.resolved;
+  if (random) return single;
+  if (held) return single + order.samples;
+  if (shuffle === "global") return single + sessions * batch * 32;
+  const { capacity, shared } = windowSizes(order, view);
+  return single + lanes * capacity + shared;
+}
+
+/** Bytes of reads under way for a set of `bytes`. */
+export function rawBytes(bytes: number): number {
+  return Math.min(RAW_BYTES, Math.max(LEAST_RAW_BYTES, Math.ceil(bytes / 8)));
+}
+
+/** Slots of a session. */
+export function slotsOf(slotBytes: number): number {
+  return Math.max(2, Math.min(SLOTS, Math.floor(SEGMENT_BYTES / slotBytes)));
+}
