@@ -7,7 +7,6 @@ import { createServer } from "node:net";
 import type { Server as NetServer } from "node:net";
 import { basename, dirname, join } from "node:path";
 import { formatDuration } from "../base/units.ts";
-import type { SlotLayout, ViewLayout } from "../feed/columns.ts";
 import { Decoders } from "../feed/decoders.ts";
 import { PATIENCE } from "../feed/early.ts";
 import { Budget, Group } from "../feed/group.ts";
@@ -19,6 +18,7 @@ import type { Hello } from "./messages.ts";
 import { ViewOpener } from "./open-view.ts";
 import type { OpenedView, Progress } from "./open-view.ts";
 import { Session } from "./session.ts";
+import type { House, Joined, SlotOf } from "./session.ts";
 
 export interface ServerOptions {
   runDir: string;
@@ -62,7 +62,7 @@ const offsets = {
   paddedFlag: layout.flags.padded,
 };
 
-export class Server {
+export class Server implements House {
   readonly version: string;
   readonly runDir: string;
   private readonly options: ServerOptions;
@@ -147,11 +147,7 @@ export class Server {
   }
 
   /** The group for a hello: an existing one that agrees in everything, or a new one. */
-  async groupFor(
-    hello: Hello,
-    slotOf: (columns: ViewLayout) => SlotLayout,
-    progress: Progress,
-  ): Promise<{ group: Group; position: number }> {
+  async groupFor(hello: Hello, slotOf: SlotOf, progress: Progress): Promise<Joined> {
     clearTimeout(this.leaving);
     const key = keyOf(hello);
     let room = this.rooms.get(key);
@@ -220,7 +216,7 @@ export class Server {
     };
   }
 
-  private openRoom(hello: Hello, key: string, slotOf: (columns: ViewLayout) => SlotLayout, progress: Progress): Room {
+  private openRoom(hello: Hello, key: string, slotOf: SlotOf, progress: Progress): Room {
     const opened = this.opener.open(hello, progress);
     const group = opened.then((view) => {
       const slot = slotOf(view.layout);

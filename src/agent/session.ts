@@ -14,20 +14,39 @@ import { layout } from "./layout.ts";
 import { readLines, writeLine } from "./lines.ts";
 import { parseMessage, versionsOf } from "./messages.ts";
 import type { ClientMessage, Hello } from "./messages.ts";
+import type { Progress } from "./open-view.ts";
 import { SOURCE_NAME } from "./open-view.ts";
 import { Segment } from "./segment.ts";
-import type { Server } from "./server.ts";
 
 const RING = Buffer.from("b");
 
-interface Joined {
+/** What a session needs of the agent it lives in. */
+export interface House {
+  readonly version: string;
+  readonly runDir: string;
+  groupFor(hello: Hello, slotOf: SlotOf, progress: Progress): Promise<Joined>;
+  /** The session left its group. */
+  tidy(group: Group): void;
+  session(token: string): Session | undefined;
+  ready(session: Session): void;
+  forget(session: Session): void;
+  warnings(hello: Hello, group: Group): string[];
+  stats(group: Group | undefined): Record<string, unknown>;
+  /** The oldest call that hangs, in words. */
+  hanging(): string | undefined;
+  warn(text: string): void;
+}
+
+export type SlotOf = (columns: Group["view"]["layout"]) => SlotLayout;
+
+export interface Joined {
   group: Group;
   position: number;
 }
 
 export class Session {
   readonly token = randomBytes(16).toString("hex");
-  private readonly server: Server;
+  private readonly house: House;
   private readonly socket: Socket;
   private hello: Hello | undefined;
   private joined: Joined | undefined;
@@ -36,8 +55,8 @@ export class Session {
   private bell: Socket | undefined;
   private ended = false;
 
-  constructor(server: Server, socket: Socket) {
-    this.server = server;
+  constructor(house: House, socket: Socket) {
+    this.house = house;
     this.socket = socket;
     readLines(socket, (line) => this.receive(line));
     socket.on("close", () => this.end());
@@ -64,7 +83,7 @@ export class Session {
     const { type, protocol, version } = versionsOf(line);
     if (type !== "hello" || protocol === layout.protocol) return;
     throw new ProtocolMismatch(
-      `client speaks protocol ${String(protocol)} (version ${String(version)}), this agent protocol ${layout.protocol} (version ${this.server.version})`,
+      `client speaks protocol ${String(protocol)} (version ${String(version)}), this agent protocol ${layout.protocol} (version ${this.house.version})`,
       {},
       "install the same version of the Python package and of the agent, and end agents of the other one",
     );
@@ -87,7 +106,7 @@ export class Session {
       case "why":
         return this.send({ type: "why", text: this.why() });
       case "stats":
-        return this.send({ type: "stats", stats: this.server.stats(this.joined?.group) });
+        return this.send({ type: "stats", stats: this.house.stats(this.joined?.group) });
       case "close":
         this.end();
         this.socket.end();
@@ -98,8 +117,8 @@ export class Session {
     checkArithmetic(hello);
     const progress = (stage: string, done: number, total: number): void =>
       this.send({ type: "progress", stage, done, total });
-    const { group, position } = await this.server.groupFor(hello, this.slotOf(hello), progress);
-    if (this.ended) return this.server.tidy(group);
+    const { group, position } = await this.house.groupFor(hello, this.slotOf(hello), progress);
+    if (this.ended) return this.house.tidy(group);
     this.joined = { group, position };
     const { order, view, layout: columns, source } = group.view;
     const { resolved } = order;
@@ -107,7 +126,7 @@ export class Session {
     this.send({
       type: "view",
       protocol: layout.protocol,
-      version: this.server.version,
+      version: this.house.version,
       pid: process.pid,
       samples: String(order.samples),
       data: source.index.fingerprint,
@@ -135,11 +154,11 @@ export class Session {
       },
       position: String(position),
       state: stateOf(resolved, position, { name: SOURCE_NAME, view: view.fingerprint, samples: order.samples }),
-      warnings: this.server.warnings(hello, group),
+      warnings: this.house.warnings(hello, group),
     });
   }
 
-  private slotOf(hello: Hello): (columns: Group["view"]["layout"]) => SlotLayout {
+  private slotOf(hello: Hello): SlotOf {
     return (columns) => slotLayout(columns.columns, hello.batch_size, layout.slot.identities, layout.identityBytes);
   }
 
@@ -149,7 +168,7 @@ export class Session {
       throw new ProtocolMessage("a segment was offered out of turn");
     }
     const { group, position } = joined;
-    this.segment = new Segment(message, group.options.slot.bytes, this.server.runDir, () => this.bell?.write(RING));
+    this.segment = new Segment(message, group.options.slot.bytes, this.house.runDir, () => this.bell?.write(RING));
     const first = hello.rank - hello.local_rank;
     this.member = group.join({
       rank: hello.rank,
@@ -162,16 +181,16 @@ export class Session {
       target: this.segment,
       failed: (error) => this.fail(error),
     });
-    this.server.ready(this);
+    this.house.ready(this);
     this.send({ type: "ready", session: this.token });
   }
 
   /** The second connection of a session: hands the socket over and forgets this one. */
   private becomeBell(token: string): (bytes: Buffer) => void {
-    const session = this.server.session(token);
+    const session = this.house.session(token);
     if (session === undefined) throw new ProtocolMessage("bell for a session that is not here");
     this.ended = true;
-    this.server.forget(this);
+    this.house.forget(this);
     session.bell = this.socket;
     return () => session.rang();
   }
@@ -198,7 +217,7 @@ export class Session {
   }
 
   private why(): string {
-    const hanging = this.server.hanging();
+    const hanging = this.house.hanging();
     if (hanging !== undefined) return hanging;
     if (this.member === undefined || this.joined === undefined) return "opening the data set";
     return this.joined.group.why(this.member.batcher);
@@ -216,7 +235,7 @@ export class Session {
   private fail(error: unknown): void {
     if (this.ended) return;
     const record = toErrorRecord(error);
-    this.server.warn(`session of rank ${this.rank ?? "?"}: ${record.code} ${record.message}`);
+    this.house.warn(`session of rank ${this.rank ?? "?"}: ${record.code} ${record.message}`);
     writeLine(this.socket, { type: "error", error: record });
     this.bell?.write(RING);
     this.end();
@@ -229,8 +248,8 @@ export class Session {
     this.member?.leave();
     this.segment?.close();
     this.bell?.destroy();
-    if (this.joined !== undefined) this.server.tidy(this.joined.group);
-    this.server.forget(this);
+    if (this.joined !== undefined) this.house.tidy(this.joined.group);
+    this.house.forget(this);
   }
 }
 
