@@ -1,7 +1,7 @@
 // Builds everything that runs: TypeScript → dist/, AssemblyScript → dist/kernels.wasm, the agent bundle → dist/agent.js.
 // Run by the set-up; under a second when nothing changed. Goes on after a type error, so that all faults show; exit 1.
 import { spawnSync } from "node:child_process";
-import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { copyFileSync, chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -72,4 +72,8 @@ if (existsSync(join(root, "src", "agent", "main.ts"))) {
     "--sourcemap",
     "--banner:js=import{createRequire as athRequire}from'node:module';const require=athRequire(import.meta.url);",
   ]);
+  // Into the Python package too: `pip install ./python` carries the agent.
+  const packaged = join(root, "python", "src", "athanor", "_agent");
+  mkdirSync(packaged, { recursive: true });
+  for (const name of ["agent.js", "kernels.wasm"]) copyFileSync(join(root, "dist", name), join(packaged, name));
 }

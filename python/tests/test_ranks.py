@@ -27,6 +27,13 @@ def test_launchers(env: dict[str, str], expected: tuple[int, int, int, int, str]
     assert resolve(environ=env) == expected
 
 
+def test_the_launcher_speaks_for_its_own_ranks_only() -> None:
+    env = {"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8"}
+    assert resolve(9, 16, environ=env) == (9, 16, 1, 8, "arguments")
+    assert resolve(0, 1, environ=env) == (0, 1, 0, 1, "arguments")
+    assert resolve(2, 4, environ=env) == (2, 4, 0, 1, "arguments")
+
+
 def test_arguments_win_and_are_checked() -> None:
     assert resolve(1, 2, environ={"RANK": "0", "WORLD_SIZE": "8"}).world == 2
     with pytest.raises(ValueError, match="given together, got rank=1"):

@@ -11,6 +11,19 @@ import { VERSION } from "../base/version.ts";
 import { Server } from "./server.ts";
 
 export async function main(): Promise<void> {
+  try {
+    await start();
+  } catch (error) {
+    // The log's end is what the rank that started us shows its user: one line, not a stack.
+    const { code, message, remedy, cause } = toErrorRecord(error);
+    process.stderr.write(
+      `${code} ${message}${remedy === undefined ? "" : ` (${remedy})`}${code === "ATH_INTERNAL" ? `\n${cause ?? ""}` : ""}\n`,
+    );
+    process.exit(3);
+  }
+}
+
+async function start(): Promise<void> {
   const { values } = parseArgs({
     options: {
       "run-dir": { type: "string" },

@@ -9,16 +9,17 @@ import { openIndex } from "../dataset/index-read.ts";
 import { extents, orderView } from "../dataset/extents.ts";
 import { viewFingerprint } from "../dataset/fingerprint.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
+import { BLOCK_BYTES } from "../formats/types.ts";
 import { viewLayout } from "../feed/columns.ts";
 import type { GroupView } from "../feed/group.ts";
 import { Source } from "../feed/source.ts";
 import { Order } from "../order/order.ts";
-import { resolveOrder } from "../order/resolve.ts";
+import { resolveOrder, RUN_BLOCKS } from "../order/resolve.ts";
 import { checkState, parseState } from "../order/state.ts";
 import type { OrderOptions, OrderView } from "../order/types.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { newClocks } from "../telemetry/clocks.ts";
-import { IndexTooLarge } from "./errors.ts";
+import { IndexTooLarge, ProtocolMessage } from "./errors.ts";
 import type { Hello } from "./messages.ts";
 
 /** Name of the one source in state and proof. */
@@ -27,6 +28,12 @@ const MAX_BUILD_BYTES = 100e9;
 const WAIT_MS = 1000;
 
 export type Progress = (stage: string, done: number, total: number) => void;
+
+/** Who waits for a view: is told how far it is, and says whether it still waits. */
+export interface Waiter {
+  progress: Progress;
+  alive: () => boolean;
+}
 
 export interface OpenedView extends GroupView {
   /** Position that the state names, or the order's start. */
@@ -37,15 +44,15 @@ export class ViewOpener {
   private readonly storage: PosixStorage;
   /** Sets being opened: all sessions of a node share one attempt, and one index build. */
   private readonly indexes = new Map<string, Promise<DatasetIndex>>();
-  private readonly listeners = new Map<string, Set<Progress>>();
+  private readonly listeners = new Map<string, Set<Waiter>>();
 
   constructor(storage: PosixStorage) {
     this.storage = storage;
   }
 
-  async open(hello: Hello, progress: Progress): Promise<OpenedView> {
+  async open(hello: Hello, waiter: Waiter): Promise<OpenedView> {
     const { view: request } = hello;
-    const index = await this.index(hello, progress);
+    const index = await this.index(hello, waiter);
     const columns = request.columns ?? undefined;
     const layout = viewLayout(
       index.schema,
@@ -61,21 +68,25 @@ export class ViewOpener {
     const view = await orderView(index, viewFingerprint(index.fingerprint, spec), layout.nominalBytes);
     const { resolved, position } = resolve(hello, view);
     const table = await extents(index, resolved.extentBlocks);
+    const largestBlockBytes = await largestBlock(index, resolved.extentBlocks);
     const clocks = newClocks();
     const source = new Source(index, table, SOURCE_NAME, this.storage, clocks);
-    return { order: new Order(view, table, resolved), view, source, layout, clocks, position };
+    return { order: new Order(view, table, resolved), view, source, largestBlockBytes, layout, clocks, position };
   }
 
-  private async index(hello: Hello, progress: Progress): Promise<DatasetIndex> {
+  private async index(hello: Hello, waiter: Waiter): Promise<DatasetIndex> {
     const { source, index_dir: indexDir } = hello.view;
     const key = JSON.stringify([source, indexDir]);
-    const listeners = this.listeners.get(key) ?? new Set<Progress>();
+    const listeners = this.listeners.get(key) ?? new Set<Waiter>();
     this.listeners.set(key, listeners);
-    listeners.add(progress);
+    listeners.add(waiter);
     let opening = this.indexes.get(key);
     if (opening === undefined) {
-      opening = this.openOrBuild(hello, (stage, done, total) => {
-        for (const listener of listeners) listener(stage, done, total);
+      opening = this.openOrBuild(hello, {
+        progress: (stage, done, total) => {
+          for (const listener of listeners) listener.progress(stage, done, total);
+        },
+        alive: () => [...listeners].some((listener) => listener.alive()),
       });
       this.indexes.set(key, opening);
       // Not kept beyond the attempt: the next loader of this node looks at the files again.
@@ -87,11 +98,11 @@ export class ViewOpener {
     try {
       return await opening;
     } finally {
-      listeners.delete(progress);
+      listeners.delete(waiter);
     }
   }
 
-  private async openOrBuild(hello: Hello, progress: Progress): Promise<DatasetIndex> {
+  private async openOrBuild(hello: Hello, { progress, alive }: Waiter): Promise<DatasetIndex> {
     const { source, index_dir: indexDir } = hello.view;
     const place = { storage: this.storage, ...(indexDir === null ? {} : { indexDir }) };
     const builds = hello.build_index && hello.rank - hello.local_rank === 0;
@@ -102,11 +113,13 @@ export class ViewOpener {
         return await buildIndex(source, {
           ...place,
           progress: (done, total) => {
+            if (!alive()) throw new ProtocolMessage("nobody waits for this index any more");
             if (total > MAX_BUILD_BYTES) refuseBuild(source, indexDir, total);
             progress("index", done, total);
           },
         });
       }
+      if (!alive()) throw new ProtocolMessage("nobody waits for this index any more");
       progress("wait for index", 0, 0);
       await sleep(WAIT_MS);
     }
@@ -138,4 +151,14 @@ function resolve(hello: Hello, view: OrderView): { resolved: ReturnType<typeof r
     return { resolved, position: resolved.from };
   }
   return checkState(parseState(hello.state), view, options, hello.override);
+}
+
+/** Bytes of the largest block. Extents of whole runs need no block tables: there it is not known, and taken as usual. */
+async function largestBlock(index: DatasetIndex, extentBlocks: number): Promise<number> {
+  let most = BLOCK_BYTES;
+  if (extentBlocks === 0 || extentBlocks >= RUN_BLOCKS) return most;
+  for (let shard = 0; shard < index.shards.length; shard++) {
+    for (const bytes of (await index.blockTable(shard)).segmentLength) most = Math.max(most, bytes);
+  }
+  return most;
 }

@@ -2,7 +2,7 @@
  * Segment: the agent's side of a session's segment file (picture in `docs/reference/protocol.md`).
  *
  * Written with pwrite, not mapped: a warm tmpfs page takes a copy from the kernel at 9 GB/s here, a mapping at 11, and
- * a mapping needs a native package, can be truncated under us (SIGBUS) and must be unmapped by hand (decision 0005).
+ * a mapping needs a native package, can be truncated under us (SIGBUS) and must be unmapped by hand (decision 0006).
  * A batch is two writes: the slot's bytes, then its sequence number.
  */
 import { closeSync, constants, fstatSync, openSync, readSync, statSync, writeSync } from "node:fs";
@@ -57,7 +57,7 @@ export class Segment implements SlotTarget {
     if (this.closed) return false;
     if (this.next <= this.slots || this.isReleased(this.next - this.slots)) return true;
     // Ask to be woken when half of the slots are free, then look again: the client may just have released one.
-    this.write(header.wakeAt, BigInt(this.next - this.slots + (this.slots >> 1)));
+    this.write(header.wakeAt, BigInt(this.next - this.slots + Math.max(0, (this.slots >> 1) - 1)));
     return this.isReleased(this.next - this.slots);
   }
 

@@ -16,7 +16,7 @@ import { SessionDisagrees } from "./errors.ts";
 import { layout } from "./layout.ts";
 import type { Hello } from "./messages.ts";
 import { ViewOpener } from "./open-view.ts";
-import type { OpenedView, Progress } from "./open-view.ts";
+import type { OpenedView, Progress, Waiter } from "./open-view.ts";
 import { Session } from "./session.ts";
 import type { House, Joined, SlotOf } from "./session.ts";
 
@@ -49,6 +49,8 @@ interface Room {
   opened: Promise<OpenedView>;
   /** Sessions that are opening or open. */
   users: number;
+  /** Those of them that wait for it to open. */
+  waiting: Set<Waiter>;
 }
 
 const offsets = {
@@ -128,7 +130,16 @@ export class Server implements House {
     this.log(text);
   }
 
+  /** A log that cannot be written (its folder is gone, the disk is full) is no reason to end. */
   log(text: string): void {
+    try {
+      this.append(text);
+    } catch {
+      // there is nowhere to say so
+    }
+  }
+
+  private append(text: string): void {
     appendFileSync(join(this.runDir, "agent.log"), `${new Date().toISOString()} ${text}\n`, { mode: 0o600 });
   }
 
@@ -147,33 +158,29 @@ export class Server implements House {
   }
 
   /** The group for a hello: an existing one that agrees in everything, or a new one. */
-  async groupFor(hello: Hello, slotOf: SlotOf, progress: Progress): Promise<Joined> {
+  async groupFor(hello: Hello, slotOf: SlotOf, progress: Progress, alive: () => boolean): Promise<Joined> {
     clearTimeout(this.leaving);
     const key = keyOf(hello);
     let room = this.rooms.get(key);
     if (room === undefined) {
       this.checkAgreement(hello, key);
-      room = this.openRoom(hello, key, slotOf, progress);
+      room = this.openRoom(hello, key, slotOf);
     }
+    const joined = room;
+    const waiter = { progress, alive };
     room.users++;
+    room.waiting.add(waiter);
     try {
       const group = await room.group;
       const { position } = await room.opened;
       room.ranks.add(hello.rank);
       const own = hello.state === null || hello.state === undefined ? position : positionOf(hello.state);
-      return { group, position: own };
+      return { group, position: own, leave: () => this.leaveRoom(joined) };
     } catch (error) {
       this.leaveRoom(room);
       throw error;
-    }
-  }
-
-  /** A session left its group: the last one closes it. */
-  tidy(group: Group): void {
-    for (const room of this.rooms.values()) {
-      void room.group.then((found) => {
-        if (found === group) this.leaveRoom(room);
-      });
+    } finally {
+      room.waiting.delete(waiter);
     }
   }
 
@@ -216,8 +223,14 @@ export class Server implements House {
     };
   }
 
-  private openRoom(hello: Hello, key: string, slotOf: SlotOf, progress: Progress): Room {
-    const opened = this.opener.open(hello, progress);
+  private openRoom(hello: Hello, key: string, slotOf: SlotOf): Room {
+    const waiting = new Set<Waiter>();
+    const opened = this.opener.open(hello, {
+      progress: (stage, done, total) => {
+        for (const waiter of waiting) waiter.progress(stage, done, total);
+      },
+      alive: () => [...waiting].some((waiter) => waiter.alive()),
+    });
     const group = opened.then((view) => {
       const slot = slotOf(view.layout);
       const { batch_size: batch, world } = hello;
@@ -229,7 +242,7 @@ export class Server implements House {
         this.budget,
       );
     });
-    const room: Room = { key, what: whatOf(hello), hello, ranks: new Set(), group, opened, users: 0 };
+    const room: Room = { key, what: whatOf(hello), hello, ranks: new Set(), group, opened, users: 0, waiting };
     this.rooms.set(key, room);
     return room;
   }
@@ -248,6 +261,8 @@ export class Server implements House {
     for (const room of this.rooms.values()) {
       if (room.key === key || room.what !== whatOf(hello) || room.ranks.size === 0 || room.ranks.has(hello.rank))
         continue;
+      // Another world is another loader, such as an evaluation on one rank.
+      if (room.hello.world !== hello.world) continue;
       if (hello.mode === "random" || room.hello.mode === "random") continue;
       const differs = differences(room.hello, hello);
       if (differs.length === 0) continue;

@@ -24,9 +24,8 @@ const RING = Buffer.from("b");
 export interface House {
   readonly version: string;
   readonly runDir: string;
-  groupFor(hello: Hello, slotOf: SlotOf, progress: Progress): Promise<Joined>;
-  /** The session left its group. */
-  tidy(group: Group): void;
+  /** `alive`: is the session still there? An index build that nobody waits for any more is given up. */
+  groupFor(hello: Hello, slotOf: SlotOf, progress: Progress, alive: () => boolean): Promise<Joined>;
   session(token: string): Session | undefined;
   ready(session: Session): void;
   forget(session: Session): void;
@@ -34,6 +33,8 @@ export interface House {
   stats(group: Group | undefined): Record<string, unknown>;
   /** The oldest call that hangs, in words. */
   hanging(): string | undefined;
+  log(text: string): void;
+  /** Something worth keeping when the agent has left. */
   warn(text: string): void;
 }
 
@@ -42,6 +43,8 @@ export type SlotOf = (columns: Group["view"]["layout"]) => SlotLayout;
 export interface Joined {
   group: Group;
   position: number;
+  /** To be called once, when the session is over. */
+  leave: () => void;
 }
 
 export class Session {
@@ -63,12 +66,9 @@ export class Session {
     socket.on("error", () => this.end());
   }
 
-  get rank(): number | undefined {
-    return this.hello?.rank;
-  }
-
   /** A line; a bell connection turns into raw bytes behind its first one. */
   private receive(line: string): ((bytes: Buffer) => void) | void {
+    if (this.ended) return;
     try {
       if (this.hello === undefined) this.checkProtocol(line);
       const message = parseMessage(line);
@@ -117,9 +117,10 @@ export class Session {
     checkArithmetic(hello);
     const progress = (stage: string, done: number, total: number): void =>
       this.send({ type: "progress", stage, done, total });
-    const { group, position } = await this.house.groupFor(hello, this.slotOf(hello), progress);
-    if (this.ended) return this.house.tidy(group);
-    this.joined = { group, position };
+    const joined = await this.house.groupFor(hello, this.slotOf(hello), progress, () => !this.ended);
+    if (this.ended) return joined.leave();
+    this.joined = joined;
+    const { group, position } = joined;
     const { order, view, layout: columns, source } = group.view;
     const { resolved } = order;
     const { slot } = group.options;
@@ -172,7 +173,7 @@ export class Session {
     const first = hello.rank - hello.local_rank;
     this.member = group.join({
       rank: hello.rank,
-      localRanks: Array.from({ length: hello.local_world }, (_, i) => first + i),
+      localRanks: Array.from({ length: Math.min(hello.local_world, hello.world - first) }, (_, i) => first + i),
       stride: hello.stride,
       offset: hello.offset,
       position,
@@ -235,7 +236,10 @@ export class Session {
   private fail(error: unknown): void {
     if (this.ended) return;
     const record = toErrorRecord(error);
-    this.house.warn(`session of rank ${this.rank ?? "?"}: ${record.code} ${record.message}`);
+    const text = `session of rank ${this.hello?.rank ?? "?"}: ${record.code} ${record.message}`;
+    // The client is told; only what is our own fault is worth a log that outlives the agent.
+    if (record.exit === 4) this.house.warn(`${text}\n${record.cause ?? ""}`);
+    else this.house.log(text);
     writeLine(this.socket, { type: "error", error: record });
     this.bell?.write(RING);
     this.end();
@@ -248,7 +252,7 @@ export class Session {
     this.member?.leave();
     this.segment?.close();
     this.bell?.destroy();
-    if (this.joined !== undefined) this.house.tidy(this.joined.group);
+    this.joined?.leave();
     this.house.forget(this);
   }
 }

@@ -1,6 +1,6 @@
 /** `athanor agent`: the daemon in the foreground, for a sidecar that ranks with ATHANOR_AGENT=external wait for. */
 import { spawn } from "node:child_process";
-import { chmodSync, mkdirSync, statSync } from "node:fs";
+import { mkdirSync, statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { Usage } from "../base/usage.ts";
@@ -63,11 +63,19 @@ async function run(flags: AgentFlags): Promise<void> {
   if (code !== 0) process.exitCode = 3;
 }
 
-/** The folder of sockets is the user's alone. */
+/** The folder of sockets is the user's alone: made so, or refused. */
 function privateFolder(folder: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  if (statSync(folder).uid !== process.getuid?.()) {
-    throw new Usage(`the run folder belongs to another user`, { file: folder }, "choose one of your own");
+  const { uid, mode } = statSync(folder);
+  if (uid !== process.getuid?.()) {
+    throw new Usage("the run folder belongs to another user", { file: folder }, "choose one of your own");
   }
-  chmodSync(folder, 0o700);
+  if ((mode & 0o077) !== 0) {
+    const found = (mode & 0o777).toString(8);
+    throw new Usage(
+      `the run folder is open to others: found mode ${found}, expected 700`,
+      { file: folder },
+      "choose a folder that does not exist yet, or chmod 700 one that is only for this",
+    );
+  }
 }

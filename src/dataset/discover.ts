@@ -10,6 +10,7 @@ import { createHash } from "node:crypto";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import type { Storage } from "../storage/types.ts";
 import { NoShards, SourceUnsupported } from "./errors.ts";
+import { isUnfinished } from "./non-data.ts";
 
 export interface Discovered {
   /** Absolute folder that `paths` are relative to: the one given, for a glob the longest common one. */
@@ -48,7 +49,9 @@ export async function discover(source: string, storage: Storage, indexDir?: stri
 async function files(source: string, path: string, storage: Storage): Promise<{ root: string; paths: string[] }> {
   // A path that exists is never taken for a glob, whatever characters are in its name.
   const kind = await kindOf(path, storage);
-  if (kind === "folder") return { root: path, paths: await storage.names(path) };
+  if (kind === "folder") {
+    return { root: path, paths: (await storage.names(path)).filter((name) => !isUnfinished(name)) };
+  }
   if (kind === "file") return { root: dirname(path), paths: [basename(path)] };
   const parts = path.split("/");
   const first = parts.findIndex((part) => /[*?[{]/.test(part));

@@ -63,13 +63,16 @@ export class Audience {
   /** Per rank: next step start of each of its consumers; undefined = not on this node. */
   private readonly next: (Float64Array | undefined)[] = [];
   private readonly opened = new Set<string>();
-  private everybodyHere = false;
+  /** All ranks of the world are on this node and reading on: every row that comes is wanted. */
+  everybody = false;
+  private readonly held: boolean;
   private ceiling = 0;
 
   constructor(order: Order, steps: Steps, world: number) {
     this.order = order;
     this.steps = steps;
     this.world = world;
+    this.held = order.resolved.held;
   }
 
   /** Rows for this rank are kept from now on, whether it has connected yet or not. */
@@ -81,16 +84,17 @@ export class Audience {
 
   /** Can the consumer read on from `position` here, without rows that were never kept or are gone? */
   covers(id: ConsumerId, position: number): boolean {
-    if (this.opened.has(keyOf(id))) return false;
+    if (this.opened.has(consumerKey(id))) return false;
+    if (this.steps.start(position) !== position) return false;
     const next = this.next[id.rank];
     const mine = next?.[id.residue];
-    return (
-      mine !== undefined && next?.length === id.stride && position >= mine && this.steps.start(position) === position
-    );
+    if (mine === undefined || next?.length !== id.stride) return false;
+    // A view that is held whole has the rows of every position.
+    return this.held || position >= mine;
   }
 
   open(id: ConsumerId, position: number): void {
-    this.opened.add(keyOf(id));
+    this.opened.add(consumerKey(id));
     this.advance(id, position);
   }
 
@@ -103,13 +107,9 @@ export class Audience {
 
   /** The consumer will not ask again. */
   leave(id: ConsumerId): void {
-    this.opened.delete(keyOf(id));
+    this.opened.delete(consumerKey(id));
     this.advance(id, GONE);
     this.refresh();
-  }
-
-  get present(): number {
-    return this.opened.size;
   }
 
   /** Ranks that are waited for but never came: their rows are given up. Returns how many. */
@@ -117,7 +117,7 @@ export class Audience {
     let dropped = 0;
     this.next.forEach((next, rank) => {
       next?.forEach((position, residue) => {
-        if (position !== GONE && !this.opened.has(keyOf({ rank, stride: next.length, residue }))) {
+        if (position !== GONE && !this.opened.has(consumerKey({ rank, stride: next.length, residue }))) {
           next[residue] = GONE;
           dropped++;
         }
@@ -142,12 +142,21 @@ export class Audience {
 
   /** Will a consumer on this node still ask for this position? */
   wants(position: number): boolean {
-    if (this.everybodyHere && position >= this.ceiling) return true;
+    if (this.everybody && position >= this.ceiling) return true;
     const start = this.steps.start(position);
     const next = this.next[this.order.owner(position, start, this.steps.size, this.world)];
     if (next === undefined) return false;
     const residue = next.length === 1 ? 0 : this.steps.number(start) % next.length;
     return start >= (next[residue] as number);
+  }
+
+  /** The furthest position of a consumer that reads on. */
+  get top(): number {
+    let top = -1;
+    for (const next of this.next) {
+      if (next !== undefined) for (const position of next) if (position !== GONE && position > top) top = position;
+    }
+    return top;
   }
 
   /** Every position before this one was served, or has nobody left who wants it. */
@@ -162,10 +171,11 @@ export class Audience {
   private refresh(): void {
     let here = 0;
     for (const next of this.next) if (next?.every((position) => position !== GONE) === true) here++;
-    this.everybodyHere = here === this.world;
+    this.everybody = here === this.world;
   }
 }
 
-function keyOf(id: ConsumerId): string {
+/** Names a consumer inside its run, where all have one stride. */
+export function consumerKey(id: ConsumerId): string {
   return `${id.rank}/${id.residue}`;
 }

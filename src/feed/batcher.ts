@@ -34,6 +34,16 @@ export interface SlotTarget {
   drained(): boolean;
 }
 
+/** Writing to a client's segment failed. */
+export class SlotError extends Error {
+  override readonly cause: Error;
+
+  constructor(cause: Error) {
+    super(cause.message);
+    this.cause = cause;
+  }
+}
+
 /** What the batcher needs of the supply that serves it now. */
 export interface Served {
   supply: Supply;
@@ -159,7 +169,11 @@ export class Batcher {
     this.dealt = undefined;
     this.have = 0;
     served.advance(this.position);
-    this.target.publish(bytes);
+    try {
+      this.target.publish(bytes);
+    } catch (error) {
+      throw new SlotError(error as Error);
+    }
     for (let i = 0; i < valid; i++) supply.take(positions[i] as number, this.rows[i] as number);
     this.clocks.batches++;
     this.clocks.rows += valid;
@@ -171,11 +185,11 @@ export class Batcher {
     const { words } = memory;
     // Rows beyond the end of an epoch repeat the batch's last row; a rank that has none gets zeros.
     this.rows.fill(valid === 0 ? 0 : (this.rows[valid - 1] as number), valid);
-    words.set(this.rows, rowTable >> 2);
-    let at = (staging + this.offsets.identities) >> 2;
+    words.set(this.rows, rowTable >>> 2);
+    let at = (staging + this.offsets.identities) >>> 2;
     let truncated = 0;
     for (let i = 0; i < this.batch; i++, at += HEADER_WORDS) {
-      const row = (this.rows[i] as number) >> 2;
+      const row = (this.rows[i] as number) >>> 2;
       setU64(words, at, positions[i] as number);
       if (row === 0) {
         words.fill(0, at + 2, at + HEADER_WORDS);
@@ -189,7 +203,7 @@ export class Batcher {
       words[at + 7] = i < valid ? 1 : 0;
       if (i < valid) truncated += (words[row + 5] as number) & 1;
     }
-    words[(staging + this.offsets.truncated) >> 2] = truncated;
+    words[(staging + this.offsets.truncated) >>> 2] = truncated;
     this.layout.stored.forEach((column, c) => {
       const out = staging + (this.slot.offsets[c] as number);
       if (valid === 0) memory.bytes.fill(0, out, out + this.batch * column.rowBytes);
@@ -198,10 +212,10 @@ export class Batcher {
   }
 
   private line(words: Uint32Array, staging: number, position: number, step: number, valid: number): void {
-    setU64(words, (staging + this.offsets.position) >> 2, position);
-    setU64(words, (staging + this.offsets.step) >> 2, step);
-    words[(staging + this.offsets.rows) >> 2] = this.batch;
-    words[(staging + this.offsets.flags) >> 2] = valid < this.batch ? this.offsets.paddedFlag : 0;
+    setU64(words, (staging + this.offsets.position) >>> 2, position);
+    setU64(words, (staging + this.offsets.step) >>> 2, step);
+    words[(staging + this.offsets.rows) >>> 2] = this.batch;
+    words[(staging + this.offsets.flags) >>> 2] = valid < this.batch ? this.offsets.paddedFlag : 0;
   }
 
   /** This consumer's step after the one that begins at `start`. */

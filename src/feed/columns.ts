@@ -39,11 +39,20 @@ export interface ViewLayout {
 }
 
 const MASK = "attention_mask";
+/** What one decoding plan holds. */
+const MAX_COLUMNS = 64;
 const VALUE_BYTES = { i32: 4, i64: 8, f32: 4, prefix: 4, length: 4 } as const;
 
 export function viewLayout(schema: Schema, view: ViewRequest, file: string): ViewLayout {
   const numeric = schema.fields.filter((field) => field.kind !== "bytes");
   const names = view.columns ?? defaultColumns(numeric, schema, file);
+  if (names.length > MAX_COLUMNS) {
+    throw new ColumnUnknown(
+      `${names.length} columns are too many: at most ${MAX_COLUMNS} can be delivered`,
+      { file },
+      "name those that training needs with columns=",
+    );
+  }
   const columns = names.map((name) => deliver(name, schema, numeric, view, file));
   let offset = ROW_HEADER_BYTES;
   const stored = columns.map((column) => {

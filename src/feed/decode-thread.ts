@@ -55,6 +55,7 @@ export function run(): void {
 class DecodeWorker {
   private readonly groups = new Map<number, Attached>();
   private readonly streams = new Map<number, OpenStream>();
+  private readonly closed = new Set<number>();
   private readonly port: MessagePort;
   /** Stream tasks run one behind the other: an inflater has one position. */
   private streamTail: Promise<void> = Promise.resolve();
@@ -79,6 +80,7 @@ class DecodeWorker {
       case "close-stream":
         this.streams.get(message.stream)?.inflate.destroy();
         this.streams.delete(message.stream);
+        this.closed.add(message.stream);
         return;
       case "decode":
         if (message.stream === undefined) void this.attempt(message);
@@ -105,6 +107,7 @@ class DecodeWorker {
   }
 
   private async inflate(kernels: Kernels, request: DecodeRequest, range: StreamRange): Promise<void> {
+    if (this.closed.has(range.stream)) throw new Error("the stream was closed");
     let stream = this.streams.get(range.stream);
     if (stream === undefined) {
       const inflate = new InflateStream(range.encoding, request.file, () =>

@@ -31,16 +31,18 @@ export interface StreamPlace {
   pull: () => Promise<{ bytes: Uint8Array; last: boolean }>;
 }
 
-interface Lane {
+interface Thread {
   worker: Worker;
   running: Map<number, Task>;
 }
 
 export class Decoders {
-  private readonly workers: Lane[];
+  private readonly workers: Thread[];
   private readonly urgent: Task[] = [];
   private readonly bulk: Task[] = [];
   private readonly pulls = new Map<number, StreamPlace["pull"]>();
+  private readonly closedStreams = new Set<number>();
+  private readonly attached = new Map<number, DecodeMessage>();
   private nextTask = 1;
   private closed = false;
 
@@ -49,20 +51,24 @@ export class Decoders {
   }
 
   get queued(): number {
-    return this.urgent.length + this.bulk.length + this.workers.reduce((sum, lane) => sum + lane.running.size, 0);
+    return this.urgent.length + this.bulk.length + this.workers.reduce((sum, thread) => sum + thread.running.size, 0);
   }
 
   attach(group: number, memory: GroupMemory, format: string): void {
-    this.broadcast({ type: "attach", group, memory: memory.memory, tables: memory.tables, format });
+    const message: DecodeMessage = { type: "attach", group, memory: memory.memory, tables: memory.tables, format };
+    this.attached.set(group, message);
+    this.broadcast(message);
   }
 
   detach(group: number): void {
+    this.attached.delete(group);
     this.broadcast({ type: "detach", group });
   }
 
   /** Streams stay with one worker, which keeps the running inflater. */
   closeStream(stream: number): void {
     this.pulls.delete(stream);
+    this.closedStreams.add(stream);
     this.workerOf(stream).worker.postMessage({ type: "close-stream", stream } satisfies DecodeMessage);
   }
 
@@ -82,42 +88,42 @@ export class Decoders {
 
   async close(): Promise<void> {
     this.closed = true;
-    await Promise.all(this.workers.map((lane) => lane.worker.terminate()));
+    await Promise.all(this.workers.map((thread) => thread.worker.terminate()));
   }
 
-  private start(): Lane {
+  private start(): Thread {
     const worker = spawnThread("decode", new URL("./decode-thread.js", import.meta.url));
-    const lane: Lane = { worker, running: new Map() };
-    worker.on("message", (answer: DecodeAnswer) => this.receive(lane, answer));
-    worker.on("error", (error: Error) => this.fail(lane, error));
-    return lane;
+    const thread: Thread = { worker, running: new Map() };
+    worker.on("message", (answer: DecodeAnswer) => this.receive(thread, answer));
+    worker.on("error", (error: Error) => this.fail(thread, error));
+    return thread;
   }
 
-  private receive(lane: Lane, answer: DecodeAnswer): void {
-    if (answer.type === "need") return this.feedStream(lane, answer.stream);
-    const task = lane.running.get(answer.task);
+  private receive(thread: Thread, answer: DecodeAnswer): void {
+    if (answer.type === "need") return this.feedStream(thread, answer.stream);
+    const task = thread.running.get(answer.task);
     if (task === undefined) return;
-    lane.running.delete(answer.task);
+    thread.running.delete(answer.task);
     this.dispatch();
     if (answer.type === "done") task.resolve(answer);
     else task.reject(AthanorError.fromRecord(answer.error));
   }
 
-  private feedStream(lane: Lane, stream: number): void {
+  private feedStream(thread: Thread, stream: number): void {
     const pull = this.pulls.get(stream);
     if (pull === undefined) {
       // Closed with a block of it in work: that task ends with an error nobody waits for.
       const end: DecodeMessage = { type: "chunk", stream, bytes: new Uint8Array(0), last: true };
-      return lane.worker.postMessage(end);
+      return thread.worker.postMessage(end);
     }
     pull().then(
       (chunk) => {
         const message: DecodeMessage = { type: "chunk", stream, ...chunk };
-        lane.worker.postMessage(message, [chunk.bytes.buffer as ArrayBuffer]);
+        thread.worker.postMessage(message, [chunk.bytes.buffer as ArrayBuffer]);
       },
       (error: Error) => {
-        for (const task of [...lane.running.values()].filter((running) => running.stream?.stream === stream)) {
-          lane.running.delete(task.id);
+        for (const task of [...thread.running.values()].filter((running) => running.stream?.stream === stream)) {
+          thread.running.delete(task.id);
           task.reject(error);
         }
         this.closeStream(stream);
@@ -126,48 +132,58 @@ export class Decoders {
     );
   }
 
-  /** A worker that died of an exception outside a task is a defect: its tasks fail and name it. */
-  private fail(lane: Lane, error: Error): void {
-    for (const task of lane.running.values()) task.reject(error);
-    lane.running.clear();
+  /** A worker that dies is a defect, or out of memory: its tasks fail and name it, another takes its place. */
+  private fail(thread: Thread, error: Error): void {
+    for (const task of thread.running.values()) task.reject(error);
+    thread.running.clear();
+    const at = this.workers.indexOf(thread);
+    if (this.closed || at < 0) return;
+    const next = this.start();
+    this.workers[at] = next;
+    for (const message of this.attached.values()) next.worker.postMessage(message);
+    this.dispatch();
   }
 
   private dispatch(): void {
     for (const queue of [this.urgent, this.bulk]) {
       for (let at = 0; at < queue.length;) {
         const task = queue[at] as Task;
-        const lane = task.stream === undefined ? this.idlest() : this.workerOf(task.stream.stream);
-        if (lane.running.size >= DEPTH) {
+        const thread = task.stream === undefined ? this.idlest() : this.workerOf(task.stream.stream);
+        if (thread.running.size >= DEPTH) {
           if (task.stream === undefined) break;
           at++;
           continue;
         }
         queue.splice(at, 1);
-        this.send(lane, task);
+        if (task.stream !== undefined && this.closedStreams.has(task.stream.stream)) {
+          task.reject(new Error("the stream was closed"));
+          continue;
+        }
+        this.send(thread, task);
       }
     }
   }
 
-  private send(lane: Lane, task: Task): void {
-    lane.running.set(task.id, task);
+  private send(thread: Thread, task: Task): void {
+    thread.running.set(task.id, task);
     const message: DecodeMessage = { type: "decode", task: task.id, group: task.group, request: task.request };
     if (task.stream !== undefined) {
       const { stream, encoding, offset, length, pull } = task.stream;
       this.pulls.set(stream, pull);
       message.stream = { stream, encoding, offset, length };
     }
-    lane.worker.postMessage(message);
+    thread.worker.postMessage(message);
   }
 
-  private idlest(): Lane {
-    return this.workers.reduce((best, lane) => (lane.running.size < best.running.size ? lane : best));
+  private idlest(): Thread {
+    return this.workers.reduce((best, thread) => (thread.running.size < best.running.size ? thread : best));
   }
 
-  private workerOf(stream: number): Lane {
-    return this.workers[stream % this.workers.length] as Lane;
+  private workerOf(stream: number): Thread {
+    return this.workers[stream % this.workers.length] as Thread;
   }
 
   private broadcast(message: DecodeMessage): void {
-    for (const lane of this.workers) lane.worker.postMessage(message);
+    for (const thread of this.workers) thread.worker.postMessage(message);
   }
 }

@@ -29,18 +29,23 @@ export class EarlyRows {
   private readonly queue: Wanted[][] = [];
   private closed = false;
   private running = 0;
+  /** Rows of the pool in use or promised to fetches; never more than `limit`, which is this part's share of the pool. */
+  private inUse = 0;
+  /** Fetched for nothing: another row of the position was used meanwhile. */
+  private readonly dropped = new Set<number>();
+  private readonly limit: number;
   private readonly source: Source;
   private readonly memory: GroupMemory;
   private readonly intake: Intake;
   private readonly sampleAt: (position: number) => number;
   private readonly changed: () => void;
   private readonly failed: (error: Error) => void;
-
   private readonly patience: Patience;
 
   constructor(parts: {
     source: Source;
     patience: Patience;
+    limit: number;
     memory: GroupMemory;
     intake: Intake;
     sampleAt: (position: number) => number;
@@ -49,6 +54,7 @@ export class EarlyRows {
   }) {
     this.source = parts.source;
     this.patience = parts.patience;
+    this.limit = parts.limit;
     this.memory = parts.memory;
     this.intake = parts.intake;
     this.sampleAt = parts.sampleAt;
@@ -71,9 +77,14 @@ export class EarlyRows {
 
   take(position: number): void {
     const row = this.rows.get(position);
-    if (row === undefined || row === ROW_COMING) return;
+    if (row === undefined) return;
+    if (row === ROW_COMING) {
+      this.dropped.add(position);
+      return;
+    }
     this.rows.delete(position);
     this.memory.rows.release(row);
+    this.inUse--;
     this.pump();
   }
 
@@ -126,10 +137,11 @@ export class EarlyRows {
   private pump(): void {
     while (!this.closed && this.running < 16 && this.queue.length > 0) {
       const group = this.queue[0] as Wanted[];
-      if (this.memory.rows.available < group.length) return;
+      if (this.inUse + group.length > this.limit) return;
       this.queue.shift();
       this.running++;
-      this.fetchGroup(group).then(
+      this.inUse += group.length;
+      this.intake.during(this.fetchGroup(group)).then(
         () => this.after(),
         (error: Error) => {
           this.running--;
@@ -149,25 +161,33 @@ export class EarlyRows {
     const { shard, record: from } = group[0] as Wanted;
     const to = (group[group.length - 1] as Wanted).record + 1;
     const table = await this.source.table(shard);
+    if (this.closed) return;
     const positionOf = new Map<number, number[]>();
     for (const { position, record } of group) positionOf.set(record, [...(positionOf.get(record) ?? []), position]);
+    const sink: RowSink = {
+      place: (_run: RecordRun, record: number) => (positionOf.has(record) ? this.newRow() : 0),
+      done: (_run: RecordRun, record: number, row: number) => this.arrived(positionOf.get(record) as number[], row),
+    };
     const stream = table.stream ? this.intake.openStream(shard) : undefined;
-    for (const run of this.source.runs(table, shard, from, to)) {
-      const sink: RowSink = {
-        place: (_run: RecordRun, record: number) => (positionOf.has(record) ? this.memory.rows.alloc() : 0),
-        done: (_run: RecordRun, record: number, row: number) => this.arrived(positionOf.get(record) as number[], row),
-      };
-      for (;;) {
-        const load = this.intake.load(table, [run], true, sink, stream);
-        if (load !== undefined) {
-          await load;
-          break;
+    try {
+      for (const run of this.source.runs(table, shard, from, to)) {
+        let load = this.intake.load(table, [run], true, sink, stream);
+        while (load === undefined && !this.closed) {
+          await this.intake.room();
+          load = this.intake.load(table, [run], true, sink, stream);
         }
-        await new Promise((resolve) => setTimeout(resolve, 1));
+        await load;
         if (this.closed) return;
       }
+    } finally {
+      stream?.close();
     }
-    stream?.close();
+  }
+
+  private newRow(): number {
+    const row = this.memory.rows.alloc();
+    if (row === 0) throw new Error("row pool is empty although single rows have a share of it");
+    return row;
   }
 
   /** One row a position: a record asked for twice in one batch (random access) is copied. */
@@ -176,10 +196,11 @@ export class EarlyRows {
     positions.forEach((position, i) => {
       let own = row;
       if (i > 0) {
-        own = rows.alloc();
+        own = this.newRow();
         bytes.copyWithin(own, row, row + rows.rowBytes);
       }
       this.rows.set(position, own);
+      if (this.dropped.delete(position)) this.take(position);
     });
   }
 }

@@ -6,7 +6,7 @@ import { formatSize } from "../base/units.ts";
 import type { Order } from "../order/order.ts";
 import type { OrderView } from "../order/types.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
-import { Batcher } from "./batcher.ts";
+import { Batcher, SlotError } from "./batcher.ts";
 import type { Served, SlotOffsets, SlotTarget } from "./batcher.ts";
 import type { SlotLayout, ViewLayout } from "./columns.ts";
 import type { Decoders } from "./decoders.ts";
@@ -22,6 +22,8 @@ export interface GroupView {
   order: Order;
   view: OrderView;
   source: Source;
+  /** Bytes of the largest block, as far as the block tables were read. */
+  largestBlockBytes: number;
   layout: ViewLayout;
   clocks: StageClocks;
 }
@@ -102,10 +104,6 @@ export class Group {
     this.watch.unref();
   }
 
-  get members(): number {
-    return this.seats.size;
-  }
-
   get reserved(): number {
     let sum = 0;
     for (const run of this.runs) sum += run.reserved;
@@ -159,7 +157,9 @@ export class Group {
       try {
         seat.batcher.fill(seat.served, this.lookAhead(seat));
       } catch (error) {
-        this.fail(seat.run, error as Error);
+        // What goes wrong with one client's segment is that client's alone.
+        if (error instanceof SlotError) seat.request.failed(error.cause);
+        else this.fail(seat.run, error as Error);
       }
     }
     for (const run of this.runs) {
@@ -213,6 +213,8 @@ export class Group {
   private move(seat: Seat, position: number): void {
     const old = seat.run;
     old.leave(seat.batcher.id);
+    // A run that nobody uses and that has nothing for the new position goes first: its memory may be needed.
+    if (!this.view.order.resolved.held) this.tidy(old);
     try {
       const { run, start, residue } = this.runFor(seat.request, position, seat.questions, 0);
       seat.run = run;
@@ -233,8 +235,7 @@ export class Group {
   }
 
   private tidy(run: Run): void {
-    if (run.users > 0) return;
-    this.runs.delete(run);
+    if (run.users > 0 || !this.runs.delete(run)) return;
     this.budget.reserved -= run.reserved;
     run.close();
   }

@@ -42,8 +42,9 @@ export class HeldSupply implements Supply {
     return this.parts.early.get(position) ?? found;
   }
 
-  take(position: number, row: number): void {
-    if (this.parts.early.size > 0 && this.parts.early.get(position) === row) this.parts.early.take(position);
+  take(position: number): void {
+    // Whichever row of the position was used: the one that was fetched singly has served.
+    if (this.parts.early.size > 0) this.parts.early.take(position);
   }
 
   prepare(): void {}
@@ -86,13 +87,12 @@ export class HeldSupply implements Supply {
       return false;
     }
     this.planned.splice(0, stream === undefined ? runs.length : this.planned.length);
-    load.then(
-      () => {
-        stream?.close();
-        this.parts.changed();
-      },
-      (error: Error) => this.parts.failed(error),
-    );
+    load
+      .finally(() => stream?.close())
+      .then(
+        () => this.parts.changed(),
+        (error: Error) => this.parts.failed(error),
+      );
     return true;
   }
 

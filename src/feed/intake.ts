@@ -6,7 +6,8 @@
 import type { BlockTable, DecodeReport, DecodeRequest } from "../formats/types.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
 import type { Decoders, StreamPlace } from "./decoders.ts";
-import { RowTooLong } from "./errors.ts";
+import { formatSize } from "../base/units.ts";
+import { MemoryBudget, RowTooLong } from "./errors.ts";
 import type { GroupMemory } from "./memory.ts";
 import { align } from "./memory.ts";
 import type { RecordRun, Source } from "./source.ts";
@@ -42,6 +43,7 @@ export class Intake {
   private nextRead = 1;
   private active = 0;
   private whenIdle: (() => void) | undefined;
+  private readonly roomWaiters: (() => void)[] = [];
   private readonly group: number;
   private readonly source: Source;
   private readonly memory: GroupMemory;
@@ -84,16 +86,37 @@ export class Intake {
   ): Promise<void> | undefined {
     const need = Intake.need(table, runs);
     const raw = this.memory.raw.alloc(need);
-    if (raw === 0) return undefined;
+    if (raw === 0) {
+      if (need <= this.memory.raw.size / 2) return undefined;
+      throw new MemoryBudget(
+        `a read of ${formatSize(need)} does not fit the ${formatSize(this.memory.raw.size)} for reads`,
+        { file: this.source.path((runs[0] as RecordRun).shard) },
+        "its records are very large: split them, or report it",
+      );
+    }
     const work =
       stream === undefined
         ? this.readAndDecode(table, runs, raw, urgent, sink)
         : this.inflateAndDecode(table, runs, raw, urgent, sink, stream);
+    return this.during(
+      work.finally(() => {
+        this.memory.raw.release(raw);
+        for (const waiter of this.roomWaiters.splice(0)) waiter();
+      }),
+    );
+  }
+
+  /** Counts work that uses the run's memory: it is not given to another run before that is over. */
+  during(work: Promise<void>): Promise<void> {
     this.active++;
     return work.finally(() => {
-      this.memory.raw.release(raw);
       if (--this.active === 0) this.whenIdle?.();
     });
+  }
+
+  /** Resolves when raw bytes were given back. */
+  room(): Promise<void> {
+    return new Promise((resolve) => this.roomWaiters.push(resolve));
   }
 
   get idle(): boolean {
@@ -172,7 +195,7 @@ export class Intake {
     stream: StreamPlace | undefined,
   ): Promise<void> {
     const words = this.memory.words;
-    const at = rows >> 2;
+    const at = rows >>> 2;
     let wanted = 0;
     for (let i = 0; i < span.records; i++) {
       const record = span.firstRecord + i;
@@ -212,7 +235,7 @@ export class Intake {
     const words = this.memory.words;
     for (let i = 0; i < span.records; i++) {
       const row = words[at + i] as number;
-      if (row !== 0 && ((words[(row + TRUNCATED_AT) >> 2] as number) & 1) === 1) {
+      if (row !== 0 && ((words[(row + TRUNCATED_AT) >>> 2] as number) & 1) === 1) {
         throw new RowTooLong(
           "a list is longer than max_length, and strict=True forbids cutting it",
           { file: this.source.path(run.shard), record: span.firstRecord + i },

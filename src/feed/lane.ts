@@ -42,6 +42,14 @@ interface PlannedRead {
   rows: number;
 }
 
+/** Room for rows that all lanes of a run have together. */
+export interface SharedRoom {
+  /** Rows beyond the lanes' own capacity: what lets reads be large. */
+  free: number;
+  /** Rows of the pool that no lane holds: the last word where more lanes are at work than expected. */
+  left: number;
+}
+
 export interface LaneParts {
   order: Order;
   source: Source;
@@ -53,8 +61,7 @@ export interface LaneParts {
   window: number;
   /** Rows each lane may hold by itself: a window and the largest block, so that the row in need always has a place. */
   capacity: number;
-  /** Rows beyond that, shared by all lanes: what lets reads be large. */
-  shared: { free: number };
+  shared: SharedRoom;
   /** Rows one read may bring. */
   maxRows: number;
   /** Samples of the largest extent. */
@@ -138,11 +145,16 @@ export class Lane {
   /** Starts one read if there is one to start and room for it. Returns whether it did. */
   advance(): boolean {
     this.retire();
+    if (this.isFarAhead()) return false;
     const next = this.planned[0] ?? this.plan();
     if (next === undefined) return false;
-    const { source, intake } = this.parts;
+    const { source, intake, audience } = this.parts;
     const table = source.tableNow(next.shard);
     if (table === undefined) return false;
+    if (!audience.everybody && !this.anyWanted(next)) {
+      this.skip(next);
+      return true;
+    }
     const read = this.fits(next.rows) ? next : this.inNeed ? this.firstBlock(next) : undefined;
     if (read === undefined || !this.fits(read.rows)) return false;
     const stream = table.stream ? this.streamOf(read) : undefined;
@@ -163,6 +175,36 @@ export class Lane {
     this.stream?.running.close();
   }
 
+  /** More than two windows beyond the first of the local ranks: a lane that nobody reads from must not run away. */
+  private isFarAhead(): boolean {
+    const { audience, order, window } = this.parts;
+    return this.frontier > audience.top + 2 * window * order.lanes;
+  }
+
+  private anyWanted(read: PlannedRead): boolean {
+    return read.runs.some((run, i) => {
+      const first = read.laneRows[i] as number;
+      for (let row = first; row < first + run.to - run.from; row++) {
+        const window = this.windowOf(read.pass, row) as LaneWindow;
+        if (this.wanted(window, row - window.firstRow)) return true;
+      }
+      return false;
+    });
+  }
+
+  /** Rows that no rank of this node will ask for cost no read. */
+  private skip(read: PlannedRead): void {
+    this.planned.shift();
+    read.runs.forEach((run, i) => {
+      const first = read.laneRows[i] as number;
+      for (let row = first; row < first + run.to - run.from; row++) {
+        const window = this.windowOf(read.pass, row) as LaneWindow;
+        window.address[row - window.firstRow] = ROW_SKIPPED;
+        this.arrive(window);
+      }
+    });
+  }
+
   private free(address: number): void {
     this.parts.memory.rows.release(address);
     this.hold(-1);
@@ -170,7 +212,7 @@ export class Lane {
 
   private fits(rows: number): boolean {
     const { capacity, shared } = this.parts;
-    return this.held - this.borrowed + rows <= capacity + shared.free;
+    return rows <= shared.left && this.held - this.borrowed + rows <= capacity + shared.free;
   }
 
   /** Takes or gives back room for rows; what the lane's own capacity does not hold is borrowed. */
@@ -179,6 +221,7 @@ export class Lane {
     this.held += rows;
     const borrowed = Math.max(0, this.held - capacity);
     shared.free -= borrowed - this.borrowed;
+    shared.left -= rows;
     this.borrowed = borrowed;
   }
 

@@ -22,6 +22,8 @@ export const STAGING_BYTES = 192 * 1024;
 const RAW = STAGING + STAGING_BYTES;
 /** wasm32: addresses are 32 bits. */
 const MAX_PAGES = 65536;
+/** Memories kept for later runs: those of a training and an evaluation loader, and of one that goes as another comes. */
+const MAX_IDLE = 3;
 const LIMIT = 65535 * PAGE;
 
 /**
@@ -43,6 +45,7 @@ export class MemoryPool {
   /** Nobody reads or writes it any more. */
   release(memory: WebAssembly.Memory): void {
     this.idle.push(memory);
+    if (this.idle.length > MAX_IDLE) this.idle.shift();
   }
 }
 

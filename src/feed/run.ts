@@ -3,12 +3,13 @@
  * A consumer that seeks elsewhere gets another run; a run that nobody uses is closed and its memory is gone.
  */
 import type { Order } from "../order/order.ts";
-import { rawBytes, residentRows, windowSizes } from "../order/residency.ts";
+import { rawBytes, residentRows, singleRows, windowSizes } from "../order/residency.ts";
+import type { Readers } from "../order/residency.ts";
 import type { OrderView } from "../order/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import { loadKernels } from "../kernels/load.ts";
 import { formatOf } from "../formats/registry.ts";
-import { Audience, Steps } from "./audience.ts";
+import { Audience, consumerKey, Steps } from "./audience.ts";
 import type { ConsumerId } from "./audience.ts";
 import { stagingBytes } from "./batcher.ts";
 import type { Served } from "./batcher.ts";
@@ -29,6 +30,8 @@ export interface RunParts {
   order: Order;
   view: OrderView;
   source: Source;
+  /** Bytes of the largest block, as far as the block tables were read. */
+  largestBlockBytes: number;
   layout: ViewLayout;
   slot: SlotLayout;
   batch: number;
@@ -95,6 +98,7 @@ export class Run {
       memory,
       intake,
       patience: parts.patience,
+      limit: singleRows(order, readersOf(parts, random)),
       changed,
       failed,
       sampleAt: sampleAt ?? ((position) => order.sampleAt(position)),
@@ -116,7 +120,7 @@ export class Run {
         window,
         capacity,
         maxRows,
-        shared: { free: shared },
+        shared: { free: shared, left: need.rows - singleRows(order, readersOf(parts, random)) },
         largestExtent: largestExtent(order),
         changed,
         failed,
@@ -130,12 +134,13 @@ export class Run {
 
   /** Memory that a run from this position needs on this node. */
   static need(parts: RunParts, from: number, random: boolean): Need {
-    const { order, view, layout, batch, localRanks, slot, source } = parts;
-    const sessions = localRanks.length * parts.stride;
-    const lanes = random || order.resolved.shuffle === "global" ? 0 : lanesHere(parts, from).size;
-    const rows = residentRows(order, view, lanes, { sessions, batch, random });
-    const raw = rawBytes(source.index.totals.bytes) + sessions * stagingBytes(slot, batch) * 2;
-    return { rows, raw, bytes: rows * layout.rowBytes + raw };
+    const { order, view, layout, batch, slot, source } = parts;
+    const readers = readersOf(parts, random);
+    const lanes = random || order.resolved.shuffle === "global" ? 0 : lanesAtOnce(parts, from);
+    const rows = residentRows(order, view, lanes, readers);
+    const raw = rawBytes(source.index.totals.bytes, parts.largestBlockBytes);
+    const staging = readers.sessions * stagingBytes(slot, batch);
+    return { rows, raw: raw + staging, bytes: rows * layout.rowBytes + raw + staging };
   }
 
   covers(id: ConsumerId, position: number): boolean {
@@ -158,7 +163,7 @@ export class Run {
     const { batch, order, world } = this.parts;
     this.audience.open(id, position);
     const at = this.stagings.pop();
-    if (at === undefined) throw new Error(`consumer ${keyOf(id)} joined a run that does not expect it`);
+    if (at === undefined) throw new Error(`consumer ${consumerKey(id)} joined a run that does not expect it`);
     const { steps, supply, memory, kernels, audience } = this;
     // The client's line of the slot is written with the slot: it must not hold what was here before.
     memory.bytes.fill(0, at, at + stagingBytes(this.parts.slot, batch));
@@ -172,12 +177,12 @@ export class Run {
       deal: (start) => order.deal(start, steps.size, world, id.rank),
       advance: (next) => audience.advance(id, next),
     };
-    this.served.set(keyOf(id), served);
+    this.served.set(consumerKey(id), served);
     return served;
   }
 
   leave(id: ConsumerId): void {
-    const key = keyOf(id);
+    const key = consumerKey(id);
     const served = this.served.get(key);
     if (served === undefined) return;
     this.stagings.push(served.rowTable);
@@ -214,8 +219,20 @@ export class Run {
   }
 }
 
-function keyOf(id: ConsumerId): string {
-  return `${id.rank}/${id.stride}/${id.residue}`;
+function readersOf(parts: RunParts, random: boolean): Readers {
+  return { sessions: parts.localRanks.length * parts.stride, batch: parts.batch, random };
+}
+
+/**
+ * Lanes whose rows this node holds at a time. Where a pass is not a whole number of steps, the ranks' lanes shift at its
+ * end: then those of two passes are at work together.
+ */
+function lanesAtOnce(parts: RunParts, from: number): number {
+  const { order, batch, world, localRanks } = parts;
+  if (localRanks.length === world) return order.lanes;
+  const here = lanesHere(parts, from).size;
+  const shifts = order.resolved.last !== "pad" && order.epochLength % (batch * world) !== 0;
+  return shifts ? Math.min(order.lanes, 2 * here + 2) : here;
 }
 
 function largestExtent(order: Order): number {

@@ -22,7 +22,7 @@ const SHARED_READS = 4;
 const PLAIN_WINDOW = 4096;
 /** Bytes that reads under way may hold: ten reads keep a Lustre client with several OSTs busy. */
 const RAW_BYTES = 128 * 1024 * 1024;
-/** A set of few bytes needs fewer; two of the largest reads always fit. */
+/** A set of few bytes needs fewer. */
 const LEAST_RAW_BYTES = 32 * 1024 * 1024;
 /** Batches that a session's slots hold ahead of the trainer, unless they are very large. */
 const SLOTS = 8;
@@ -54,25 +54,28 @@ export interface Readers {
   random: boolean;
 }
 
-/** Rows a node holds. `lanes`: those that its ranks read from. */
-export function residentRows(
-  order: Order,
-  view: OrderView,
-  lanes: number,
-  { sessions, batch, random }: Readers,
-): number {
+/** Rows fetched one by one: those of a batch while windows fill, all of them where nothing else is read. */
+export function singleRows(order: Order, { sessions, batch, random }: Readers): number {
   const single = sessions * batch * (random ? 8 : 4) + 1024;
   const { shuffle, held } = order.resolved;
-  if (random) return single;
+  return !random && shuffle === "global" && !held ? single + sessions * batch * 32 : single;
+}
+
+/** Rows a node holds. `lanes`: those that its ranks read from. */
+export function residentRows(order: Order, view: OrderView, lanes: number, readers: Readers): number {
+  const single = singleRows(order, readers);
+  const { shuffle, held } = order.resolved;
+  if (readers.random) return single;
   if (held) return single + order.samples;
-  if (shuffle === "global") return single + sessions * batch * 32;
+  if (shuffle === "global") return single;
   const { capacity, shared } = windowSizes(order, view);
   return single + lanes * capacity + shared;
 }
 
-/** Bytes of reads under way for a set of `bytes`. */
-export function rawBytes(bytes: number): number {
-  return Math.min(RAW_BYTES, Math.max(LEAST_RAW_BYTES, Math.ceil(bytes / 8)));
+/** Bytes of reads under way for a set of `bytes`; two of the largest reads always fit. */
+export function rawBytes(bytes: number, largestBlock = 0): number {
+  const enough = Math.min(RAW_BYTES, Math.max(LEAST_RAW_BYTES, Math.ceil(bytes / 8)));
+  return Math.max(enough, 2 * (READ_BYTES + Math.ceil(1.1 * largestBlock)));
 }
 
 /** Slots of a session. */

@@ -180,9 +180,9 @@ class Demo {
     say(
       `done in ${Math.round((Date.now() - this.#began) / 1000)} s. With data of your own (a folder of TFRecord shards):`,
     );
-    say("  athanor index DATA");
+    say(`  ${process.execPath} ${this.#options.cli} index DATA`);
     say(
-      `  deepspeed --num_gpus=8 ${join(examples, "train.py")} --data_dir DATA --model_name_or_path MODEL --output_dir output ` +
+      `  ${join(dirname(this.#at.python), "deepspeed")} --num_gpus=8 ${join(examples, "train.py")} --data_dir DATA --model_name_or_path MODEL --output_dir output ` +
         "--per_device_train_batch_size 32 --gradient_accumulation_steps 4 --learning_rate 3e-4 --num_train_epochs 3 " +
         `--deepspeed ${join(examples, "ds_config.json")}`,
     );

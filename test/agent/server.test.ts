@@ -247,3 +247,50 @@ test("a thousand sessions opened and dropped leave no descriptor behind", async 
   assert.ok(left.length <= before.length + 4, `${before.length} descriptors before, now ${left.join(" ")}`);
   await agent.close();
 });
+
+test("a loader that fails to open does not end the agent of the others", async () => {
+  const bad = writeShards([50], 100);
+  const shard = join(bad, "s000.tfrecord");
+  const bytes = readFileSync(shard);
+  bytes.writeUInt8((bytes.readUInt8(500) ^ 255) & 255, 500);
+  writeFileSync(shard, bytes);
+  const agent = new AgentProcess();
+  const { line } = await opened(agent);
+  for (let k = 0; k < 5; k++) {
+    const failing = await agent.connect();
+    failing.send(hello({ view: { ...(hello()["view"] as object), source: bad } }));
+    const other = await opened(agent);
+    other.line.socket.destroy();
+    assert.match((await failing.error()).code, /ATH_/);
+  }
+  line.send({ type: "stats" });
+  await line.next("stats");
+  await agent.close();
+  remove(bad);
+});
+
+test("a loader of fewer ranks than the launcher has on this node", async () => {
+  const agent = new AgentProcess();
+  const { line, slotBytes } = await opened(agent, hello({ local_world: 8 }));
+  line.send({ type: "segment", pid: process.pid, path: segment(agent, slotBytes, 2), nonce: NONCE, slots: 2 });
+  await line.next("ready");
+  line.send({ type: "why" });
+  await line.next("why");
+  await agent.close();
+});
+
+test("ranks that wait for an index all hear how far it is", async () => {
+  const fresh = writeShards([60, 40], 100);
+  const agent = new AgentProcess();
+  const lines = await Promise.all(
+    [2, 3].map(async (rank) => {
+      const line = await agent.connect();
+      const view = { ...(hello()["view"] as object), source: fresh };
+      line.send(hello({ rank, local_rank: rank - 2, world: 4, local_world: 2, view }, { global_batch: 32 }));
+      return line;
+    }),
+  );
+  for (const line of lines) assert.equal((await line.next("progress"))["stage"], "wait for index");
+  await agent.close();
+  remove(fresh);
+});

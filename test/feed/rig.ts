@@ -111,6 +111,10 @@ export class Client implements SlotTarget {
     this.batches.push(this.rig.parse(bytes));
   }
 
+  get unread(): number {
+    return this.full;
+  }
+
   /** Gives a slot back. */
   release(): void {
     this.full--;
@@ -158,7 +162,7 @@ export class Rig {
   static async open(
     folder: string,
     options: OrderOptions,
-    size: { batch: number; world: number; memory?: number; patience?: Patience },
+    size: { batch: number; world: number; memory?: number; patience?: Patience; largestBlock?: number },
   ): Promise<Rig> {
     const storage = createPosixStorage({ threads: 2 });
     const index = await buildIndex(folder, { storage, write: false });
@@ -172,7 +176,7 @@ export class Rig {
     const decoders = new Decoders(2);
     const slot = slotLayout(columns.columns, size.batch, offsets.identities, offsets.identityBytes);
     const group = new Group(
-      { order, view, source, layout: columns, clocks },
+      { order, view, source, largestBlockBytes: size.largestBlock ?? 8 << 20, layout: columns, clocks },
       {
         batch: size.batch,
         world: size.world,

@@ -27,7 +27,7 @@ test("the package opens its one door", () => {
     ".": { types: "./dist/src/index.d.ts", default: "./dist/src/index.js" },
     "./package.json": "./package.json",
   });
-  assert.deepEqual(manifest.bin, { athanor: "dist/src/cli/main.js" });
+  assert.deepEqual(manifest.bin, { athanor: "bin/athanor.mjs" });
 });
 
 function all(module: string): string[] {

@@ -50,16 +50,19 @@ class Ahead(Generic[T]):
         self._jobs.append(job)
         self._go.release()
 
-    def result(self) -> T | None:
-        """What the job made; None if there was none, or it had not begun (it never will then). Raises its error."""
+    def settle(self) -> None:
+        """Waits for a job that has begun, and takes back one that has not; what was made stays for `result()`."""
         if not self._pending:
-            return None
-        self._pending = False
+            return
         try:
             self._jobs.popleft()
-            return None
         except IndexError:
             self._done.acquire()
+        self._pending = False
+
+    def result(self) -> T | None:
+        """What the job made; None if there was none, or it had not begun (it never will then). Raises its error."""
+        self.settle()
         value, self._value = self._value, None
         error, self._error = self._error, None
         if error is not None:

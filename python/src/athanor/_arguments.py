@@ -19,9 +19,11 @@ def view_request(
     text = os.fspath(source)
     if not isinstance(text, str) or not text:
         raise ValueError(f"source must be a path, got {source!r}")
-    at_least_one("max_length", max_length)
-    if not isinstance(pad_id, int):
-        raise ValueError(f"pad_id must be a whole number, got {pad_id!r}")
+    at_least_one("max_length", max_length, 1 << 24)
+    if not isinstance(pad_id, int) or not -(2**31) <= pad_id < 2**31:
+        raise ValueError(f"pad_id must be a whole number of 32 bits, got {pad_id!r}")
+    if columns is not None and (len(columns) == 0 or not all(isinstance(name, str) for name in columns)):
+        raise ValueError(f"columns must name at least one feature, got {columns!r}")
     return {
         "source": text if "://" in text else os.path.abspath(text),
         "index_dir": None if index_dir is None else os.path.abspath(index_dir),
@@ -43,9 +45,11 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(repr(a) for a in allowed)}, got {value!r}")
 
 
-def at_least_one(name: str, value: object) -> None:
+def at_least_one(name: str, value: object, most: int = 2**53 - 1) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most}, got {value}")
 
 
 def positive(name: str, value: float) -> float:

@@ -278,6 +278,7 @@ class Connection:
             self._ring()
 
     def stats(self) -> dict[str, Any]:
+        self._ahead.settle()
         self._answers.pop("stats", None)
         self.control.send({"type": "stats"})
         stats = self._answer("stats", 10.0).get("stats")
@@ -332,7 +333,8 @@ class Connection:
                 if elapsed >= self.timeout:
                     raise AthanorError(
                         "ATH_TIMEOUT",
-                        f"{self.label} got no batch for {self.timeout:.0f} s: {why}",
+                        f"{self.label} got no batch from the agent (pid {self.view.get('pid')}, {self.path}) for "
+                        f"{self.timeout:.0f} s: {why}",
                         remedy="see to the storage that is named, or give the loader a larger timeout",
                     )
                 log.warning("%s has waited %.0f s for its next batch: %s", self.label, elapsed, why)
@@ -397,11 +399,12 @@ class Connection:
             messages = self.control.receive(left) if left > 0 else None
             if messages is None:
                 raise _silent(kind, self.timeout)
-            for message in messages:
-                if message["type"] == kind:
-                    return message
+            for at, message in enumerate(messages):
                 if message["type"] == "error":
                     raise from_record(message.get("error") or {})
+                if message["type"] == kind:
+                    self._file(messages[at + 1 :])  # an error may have come with it
+                    return message
                 if message["type"] != "progress":
                     raise _garbage(f"a line of type {message['type']!r} where {kind!r} was due")
                 end = time.monotonic() + self.timeout

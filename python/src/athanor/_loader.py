@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from ._columns import Array, Factory
 from ._epochs import Epochs, batch_sizes
 from ._proof import ProofFile
 from ._session import Request, Session
+from ._steps import Steps
 
 log = logging.getLogger("athanor")
 Batch = dict[str, Any]
@@ -34,6 +34,9 @@ def numpy_factory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Ar
 
 class Loader:
     """Batches of this rank, in the one order of (data, seed, options), whatever the world size.
+
+    `for batch in loader` gives one epoch. A `break` and a new `for` start that epoch again from its beginning (call
+    `set_epoch`, or keep one `repeat()` iterator, to go on); a finished epoch is followed by the next.
 
     Args:
         source: folder, glob or file.
@@ -169,12 +172,12 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         """The steps of one epoch (after a load: its rest)."""
         self._begin()
-        return _Steps(self, endless=False)
+        return Steps(self, endless=False)
 
     def repeat(self) -> Iterator[Batch]:
         """Steps without end, epoch after epoch: for pipeline engines that call next() themselves."""
         self._begin()
-        return _Steps(self, endless=True)
+        return Steps(self, endless=True)
 
     def __len__(self) -> int:
         """Steps of the present epoch on this rank, counted from its beginning."""
@@ -309,6 +312,7 @@ class Loader:
             str(order["last"]),
             int(order["from"]),
         )
+        self._refuse_taken_names([str(column["name"]) for column in view["columns"]])
         self._samples = epochs.samples
         position = int(view["position"])
         self._epoch = self._first_epoch = epochs.epoch_of(position)
@@ -320,6 +324,14 @@ class Loader:
             wanted, self._wanted_epoch = self._wanted_epoch, None
             self.set_epoch(wanted)
         return epochs
+
+    def _refuse_taken_names(self, columns: list[str]) -> None:
+        """Columns of the data that the loader's own would overwrite."""
+        own = ["_position", "_shard_key", "_record"] if self._identities else []
+        own += ["valid"] if self.last == "pad" else []
+        taken = sorted(set(own) & set(columns))
+        if taken:
+            raise ValueError(f"columns must not hold {', '.join(taken)}, which the loader adds itself: name the others")
 
     def _steps_of(self, epoch: int) -> int:
         return len(range(self._offset, self._opened().steps(epoch), self._stride))
@@ -398,70 +410,3 @@ class Loader:
             )
             self._proof = proof
         proof.add(position, ids)
-
-
-class _Steps:
-    """Iterator over the steps of one epoch, or without end. A newer iterator of the same loader ends it."""
-
-    def __init__(self, loader: Loader, endless: bool) -> None:
-        self._loader = loader
-        self._endless = endless
-        self._generation = loader._generation
-        self._over = False
-        self._enter()
-
-    def __iter__(self) -> _Steps:
-        return self
-
-    def _enter(self) -> None:
-        """At the position of the loader: what is left of its epoch."""
-        loader = self._loader
-        epochs = loader._opened()
-        self._epoch = loader._epoch
-        self._base = loader._position
-        self._left = epochs.steps_left(self._base, self._epoch)
-        self._index = loader._offset
-        self._size = epochs.step
-        self._end = epochs.begin(self._epoch + 1)
-        self._session: Session | None = None
-
-    def __next__(self) -> Batch:
-        if self._over:
-            raise StopIteration
-        loader = self._loader
-        if self._generation != loader._generation:
-            raise RuntimeError("this iterator is stale: the loader was closed, moved, or iterated anew")
-        while self._index >= self._left:
-            self._finish()
-            if not self._endless:
-                self._over = True
-                raise StopIteration
-            self._enter()
-        state = loader._order_state()
-        began = time.perf_counter_ns()
-        session = self._session
-        if session is None or session.pid != os.getpid():
-            session = loader._live()
-            session.start(self._base + (self._index - loader._offset) * self._size, state)
-            self._session = session
-        copied = session.copy_ns
-        position = self._base + self._index * self._size
-        taken = session.next(position, state)
-        batch, ids = taken.batch, taken.ids
-        loader._copy_ns += session.copy_ns - copied
-        loader._stall_ns += time.perf_counter_ns() - began - (session.copy_ns - copied)
-        if ids is not None:
-            loader._add_identities(batch, taken.flags, ids, position)
-        loader._batches += 1
-        self._index += loader._stride
-        if self._index >= self._left:
-            self._finish()
-        else:
-            loader._position = self._base + (self._index - loader._offset) * self._size
-        session.delivered(loader._position)
-        return batch if loader._transform is None else loader._transform(batch)
-
-    def _finish(self) -> None:
-        """A finished epoch is the next one's start, even if the user breaks right after its last batch."""
-        self._loader._epoch = self._epoch + 1
-        self._loader._position = self._end

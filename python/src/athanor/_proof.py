@@ -53,16 +53,24 @@ class ProofFile:
     """Appends lines; each is flushed to the kernel, so that it outlives a killed process."""
 
     def __init__(self, folder: str, rank: int, world: int, start: int, view: str, state: dict[str, Any]) -> None:
-        os.makedirs(folder, exist_ok=True)
         self.pid = os.getpid()
         moment = time.time_ns() // 1_000_000
-        while True:
-            path = os.path.join(folder, f"{rank}-{moment}.jsonl")
-            try:
-                self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
-                break
-            except FileExistsError:
-                moment += 1
+        try:
+            os.makedirs(folder, exist_ok=True)
+            while True:
+                path = os.path.join(folder, f"{rank}-{moment}.jsonl")
+                try:
+                    self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+                    break
+                except FileExistsError:
+                    moment += 1
+        except OSError as error:
+            raise AthanorError(
+                "ATH_PROOF_WRITE",
+                f"the proof cannot be written: {error.strerror}",
+                file=folder,
+                remedy="make the folder writable, or give another proof_dir",
+            ) from error
         self.path = path
         self._write(
             {

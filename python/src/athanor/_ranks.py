@@ -49,7 +49,12 @@ def resolve(
     if (rank is None) != (world_size is None):
         raise ValueError(f"rank and world_size must be given together, got rank={rank}, world_size={world_size}")
     if rank is not None and world_size is not None:
-        return _checked(rank, world_size, local_rank, _number(env, ("LOCAL_WORLD_SIZE", "LOCAL_SIZE")), "arguments")
+        # The launcher's word on this node holds for its own ranks only, not for a loader with ranks of its own
+        # (an evaluation on rank 0, data-parallel ranks under tensor parallelism).
+        launched = _number(env, ("RANK",)) == rank and _number(env, ("WORLD_SIZE",)) == world_size
+        here = _number(env, ("LOCAL_WORLD_SIZE", "LOCAL_SIZE")) if launched else None
+        local = local_rank if local_rank is not None or not launched else _number(env, ("LOCAL_RANK",))
+        return _checked(rank, world_size, local, here, "arguments")
     # Only looked up, never imported: importing torch costs seconds and this module must work without it.
     dist = sys.modules.get("torch.distributed")
     if dist is not None and dist.is_available() and dist.is_initialized():
@@ -69,6 +74,9 @@ def resolve(
         local = local_rank if local_rank is not None else _number(env, local_names)
         local_world = _slurm_local_world(env) if origin == "Slurm" else _number(env, local_world_names)
         return _checked(found_rank, found_world, local, local_world, origin)
+    alone = _number(env, ("WORLD_SIZE",))
+    if alone is not None and alone > 1:
+        raise ValueError(f"RANK must be set when WORLD_SIZE is, got WORLD_SIZE={alone} and no RANK")
     return _checked(0, 1, local_rank, 1, "single process")
 
 

@@ -22,7 +22,7 @@ from ._columns import Column, Factory
 from ._connection import Connection, Gone, Taken
 from ._ranks import Ranks
 from ._segment import Segment
-from .errors import AthanorError, AthanorValueError
+from .errors import AthanorError
 
 log = logging.getLogger("athanor")
 T = TypeVar("T")
@@ -135,6 +135,10 @@ class Session:
         except Gone:
             self._drop(polite=False)
             return {}
+
+    def hang_up(self) -> None:
+        """Lets go of the agent; the next batch is asked for anew."""
+        self._drop(polite=False)
 
     def close(self) -> None:
         """Idempotent; in a forked child it lets go of the parent's descriptors without a word to the agent."""
@@ -264,13 +268,6 @@ def _columns(view: dict[str, Any], request: Request) -> tuple[list[Column], int]
             "ATH_PROTOCOL",
             f"the agent described slots that this client cannot read: {slot_bytes!r}",
             remedy="install the same version of agent and client",
-        )
-    if not specs:
-        raise AthanorValueError(
-            "ATH_TEXT_ONLY",
-            "the data has no numeric columns",
-            file=str(request.view.get("source")),
-            remedy="tokenise text with `athanor prepare`, or name numeric features with columns=",
         )
     return [Column(spec, slot_bytes, request.batch_size) for spec in specs], slot_bytes
 

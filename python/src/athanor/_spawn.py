@@ -43,6 +43,7 @@ def connect(run_dir: str, job: str, mode: str, timeout: float) -> socket.socket:
             if found is not None:
                 return found
         if time.monotonic() > end:
+            tidy(run_dir)
             raise AthanorError(
                 "ATH_AGENT_START",
                 f"no agent answered within {timeout:.0f} s",
@@ -136,8 +137,22 @@ def _spawn_locked(run_dir: str, job: str, path: str, end: float) -> socket.socke
         child.kill()
         child.wait()
         raise _start_error(run_dir, log_start, f"the agent did not listen within {START_TIMEOUT:.0f} s")
+    except AthanorError:
+        with contextlib.suppress(OSError):
+            os.unlink(name)  # we hold it: nothing of a start that failed stays, save a log that says why
+        tidy(run_dir)
+        raise
     finally:
         os.close(lock)
+
+
+def tidy(run_dir: str) -> None:
+    """Removes a run directory that holds nothing, and the user's folder of run directories if that was the last."""
+    parent = os.path.dirname(run_dir)
+    if os.path.basename(parent) == f"athanor-{os.getuid()}":
+        with contextlib.suppress(OSError):
+            os.rmdir(run_dir)
+            os.rmdir(parent)
 
 
 def start(run_dir: str, job: str) -> subprocess.Popen[bytes]:
@@ -217,21 +232,22 @@ def find_agent() -> str:
         [Path(explicit).absolute()]
         if explicit
         else [
-            here / "_agent" / "agent.js",
             here.parents[2] / "dist" / "agent.js",  # python/src/athanor in a checkout
+            here / "_agent" / "agent.js",  # an installed wheel
         ]
     )
     command = None if explicit else shutil.which("athanor")
     if command is not None:
-        # The command is …/dist/src/cli/main.js of the npm package.
-        candidates += [folder / "agent.js" for folder in list(Path(command).resolve().parents)[:4]]
+        # The command is …/bin/athanor.mjs of the npm package.
+        candidates.append(Path(command).resolve().parents[1] / "dist" / "agent.js")
     for candidate in candidates:
         if candidate.is_file():
             return str(candidate)
     raise AthanorError(
         "ATH_AGENT_JS",
         f"the agent was not found; looked at {', '.join(str(c) for c in candidates)}",
-        remedy="run `npm run build` in the checkout, install the npm package `athanor`, or set ATHANOR_AGENT_JS",
+        remedy="run `npm run setup` in the checkout (before `pip install ./python`), install the npm package "
+        "`athanor`, or set ATHANOR_AGENT_JS",
     )
 
 
@@ -244,9 +260,21 @@ def _log_size(run_dir: str) -> int:
 
 def _start_error(run_dir: str, log_start: int, what: str) -> AthanorError:
     tail = log_tail(run_dir, log_start)
+    try:
+        room = os.statvfs(run_dir)
+        full = room.f_bavail == 0 or (room.f_files > 0 and room.f_favail == 0)
+    except OSError:
+        full = False
+    if full:
+        return AthanorError(
+            "ATH_RUN_DIR",
+            f"the file system of the run directory is full ({what})",
+            file=run_dir,
+            remedy="free some of it (in a pod: raise the size of /dev/shm), or set ATHANOR_RUN_DIR to a local disk",
+        )
     return AthanorError(
         "ATH_AGENT_START",
         f"{what}; end of its log:\n{tail}" if tail else what,
         file=os.path.join(run_dir, "agent.log"),
-        remedy="run `athanor doctor`",
+        remedy="the log says why; a setting of ATHANOR_AGENT_… may be wrong, or Node.js broken",
     )

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import sys
 from collections.abc import Iterator
@@ -235,11 +236,12 @@ class DeepSeekDataset(Dataset[Batch]):
         """Samples in the order asked for; torch's fetcher calls this with a whole batch."""
         size = len(self)
         wanted = []
-        for index in indices:
+        for given in indices:
+            index = operator.index(given)  # TypeError for 1.5, "a" and slices
             number = index + size if index < 0 else index
             if not 0 <= number < size:
                 raise IndexError(f"index must be in {-size}..{size - 1}, got {index}")
-            wanted.append(int(number))
+            wanted.append(number)
         self._look_at(wanted)
         samples: list[Batch] = []
         session = self._live()

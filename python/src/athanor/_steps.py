@@ -1,0 +1,87 @@
+"""Iterator over the steps of a loader. Position, epoch and counters are the loader's; this only walks them."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from ._session import Session
+
+if TYPE_CHECKING:
+    from ._loader import Loader
+
+Batch = dict[str, Any]
+
+
+class Steps:
+    """Iterator over the steps of one epoch, or without end. A newer iterator of the same loader ends it."""
+
+    def __init__(self, loader: Loader, endless: bool) -> None:
+        self._loader = loader
+        self._endless = endless
+        self._generation = loader._generation
+        self._over = False
+        self._enter()
+
+    def __iter__(self) -> Steps:
+        return self
+
+    def _enter(self) -> None:
+        """At the position of the loader: what is left of its epoch."""
+        loader = self._loader
+        epochs = loader._opened()
+        self._epoch = loader._epoch
+        self._base = loader._position
+        self._left = epochs.steps_left(self._base, self._epoch)
+        self._index = loader._offset
+        self._size = epochs.step
+        self._end = epochs.begin(self._epoch + 1)
+        self._session: Session | None = None
+
+    def __next__(self) -> Batch:
+        if self._over:
+            raise StopIteration
+        loader = self._loader
+        if self._generation != loader._generation:
+            raise RuntimeError("this iterator is stale: the loader was closed, moved, or iterated anew")
+        while self._index >= self._left:
+            self._finish()
+            if not self._endless:
+                self._over = True
+                raise StopIteration
+            self._enter()
+        state = loader._order_state()
+        began = time.perf_counter_ns()
+        session = self._session
+        if session is None or session.pid != os.getpid():
+            session = loader._live()
+            session.start(self._base + (self._index - loader._offset) * self._size, state)
+            self._session = session
+        copied = session.copy_ns
+        position = self._base + self._index * self._size
+        taken = session.next(position, state)
+        batch, ids = taken.batch, taken.ids
+        loader._copy_ns += session.copy_ns - copied
+        loader._stall_ns += time.perf_counter_ns() - began - (session.copy_ns - copied)
+        try:
+            if ids is not None:
+                loader._add_identities(batch, taken.flags, ids, position)
+        except BaseException:
+            # The batch was not handed out, though its slot is given back: it has to be asked for again.
+            self._session = None
+            session.hang_up()
+            raise
+        loader._batches += 1
+        self._index += loader._stride
+        if self._index >= self._left:
+            self._finish()
+        else:
+            loader._position = self._base + (self._index - loader._offset) * self._size
+        session.delivered(loader._position)
+        return batch if loader._transform is None else loader._transform(batch)
+
+    def _finish(self) -> None:
+        """A finished epoch is the next one's start, even if the user breaks right after its last batch."""
+        self._loader._epoch = self._epoch + 1
+        self._loader._position = self._end
