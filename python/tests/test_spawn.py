@@ -80,7 +80,7 @@ def test_node_is_looked_for_and_its_age_checked(tmp_path: Path, monkeypatch: Mon
 
 def test_agent_is_looked_for(tmp_path: Path, monkeypatch: Monkey) -> None:
     monkeypatch.setenv("ATHANOR_AGENT_JS", str(tmp_path / "none.js"))
-    with pytest.raises(AthanorError, match=r"none\.js.*npm run build") as caught:
+    with pytest.raises(AthanorError, match=r"none\.js.*npm run setup") as caught:
         _spawn.find_agent()
     assert caught.value.code == "ATH_AGENT_JS"
 
