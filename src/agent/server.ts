@@ -10,6 +10,7 @@ import { formatDuration } from "../base/units.ts";
 import { Decoders } from "../feed/decoders.ts";
 import { PATIENCE } from "../feed/early.ts";
 import { Budget, Group } from "../feed/group.ts";
+import { parseState } from "../order/state.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { SessionDisagrees } from "./errors.ts";
@@ -174,8 +175,13 @@ export class Server implements House {
       const group = await room.group;
       const { position } = await room.opened;
       room.ranks.add(hello.rank);
-      const own = hello.state === null || hello.state === undefined ? position : positionOf(hello.state);
-      return { group, position: own, leave: () => this.leaveRoom(joined) };
+      // Ranks that come back one by one stand a step or two apart, each at its own position.
+      const own = typeof hello.state === "object" && hello.state !== null && !hello.override;
+      return {
+        group,
+        position: own ? Number(parseState(hello.state).position) : position,
+        leave: () => this.leaveRoom(joined),
+      };
     } catch (error) {
       this.leaveRoom(room);
       throw error;
@@ -285,10 +291,6 @@ export class Server implements House {
 
 function stateText(state: unknown): unknown {
   return typeof state === "object" && state !== null ? { ...state, position: null } : null;
-}
-
-function positionOf(state: unknown): number {
-  return Number((state as { position: string }).position);
 }
 
 function whatOf({ view }: Hello): string {
