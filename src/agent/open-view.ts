@@ -6,12 +6,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { formatSize } from "../base/units.ts";
 import { buildIndex } from "../dataset/index-build.ts";
 import { openIndex } from "../dataset/index-read.ts";
-import { extents, orderView } from "../dataset/extents.ts";
-import { viewFingerprint } from "../dataset/fingerprint.ts";
+import { extents } from "../dataset/extents.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import { BLOCK_BYTES } from "../formats/types.ts";
-import { viewLayout } from "../feed/columns.ts";
 import type { GroupView } from "../feed/group.ts";
+import { SOURCE_NAME, viewOf } from "../feed/order-view.ts";
 import { Source } from "../feed/source.ts";
 import { Order } from "../order/order.ts";
 import { resolveOrder, RUN_BLOCKS } from "../order/resolve.ts";
@@ -22,8 +21,6 @@ import { newClocks } from "../telemetry/clocks.ts";
 import { IndexTooLarge, ProtocolMessage } from "./errors.ts";
 import type { Hello } from "./messages.ts";
 
-/** Name of the one source in state and proof. */
-export const SOURCE_NAME = "data";
 const MAX_BUILD_BYTES = 100e9;
 const WAIT_MS = 1000;
 
@@ -53,19 +50,12 @@ export class ViewOpener {
   async open(hello: Hello, waiter: Waiter): Promise<OpenedView> {
     const { view: request } = hello;
     const index = await this.index(hello, waiter);
-    const columns = request.columns ?? undefined;
-    const layout = viewLayout(
-      index.schema,
-      { columns, maxLength: request.max_length, padId: request.pad_id, strict: request.strict },
-      index.root,
-    );
-    const spec = {
-      columns: layout.columns.map((column) => column.name),
-      max_length: request.max_length,
-      sample_rule: "record",
-      tokenizer: null,
-    };
-    const view = await orderView(index, viewFingerprint(index.fingerprint, spec), layout.nominalBytes);
+    const { view, layout } = await viewOf(index, {
+      columns: request.columns ?? undefined,
+      maxLength: request.max_length,
+      padId: request.pad_id,
+      strict: request.strict,
+    });
     const { resolved, position } = resolve(hello, view);
     const table = await extents(index, resolved.extentBlocks);
     const largestBlockBytes = await largestBlock(index, resolved.extentBlocks);

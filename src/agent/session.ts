@@ -8,6 +8,7 @@ import { toErrorRecord } from "../base/errors.ts";
 import { slotLayout } from "../feed/columns.ts";
 import type { SlotLayout } from "../feed/columns.ts";
 import type { Group, Member } from "../feed/group.ts";
+import { SOURCE_NAME } from "../feed/order-view.ts";
 import { stateOf } from "../order/state.ts";
 import { BatchArithmetic, ProtocolMessage, ProtocolMismatch } from "./errors.ts";
 import { layout } from "./layout.ts";
@@ -15,7 +16,6 @@ import { readLines, writeLine } from "./lines.ts";
 import { parseMessage, versionsOf } from "./messages.ts";
 import type { ClientMessage, Hello } from "./messages.ts";
 import type { Progress } from "./open-view.ts";
-import { SOURCE_NAME } from "./open-view.ts";
 import { Segment } from "./segment.ts";
 
 const RING = Buffer.from("b");

@@ -83,6 +83,12 @@ export function formatCount(count: number): string {
   return String(count).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
 }
 
+/** `1 shard`, `2 shards`, `3 batches`. `noun`: the singular of a regular English one. */
+export function formatNumber(count: number, noun: string): string {
+  const plural = /(s|x|ch|sh)$/.test(noun) ? `${noun}es` : `${noun}s`;
+  return `${formatCount(count)} ${count === 1 ? noun : plural}`;
+}
+
 function parseWithUnit(text: string, units: Record<string, number>): number | undefined {
   const match = /^\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([a-z]*)\s*$/i.exec(text);
   if (match === null) return undefined;

@@ -1,6 +1,6 @@
 /** `athanor index PATH`: builds the index of a data set or brings it up to date. */
 import type { Command } from "commander";
-import { formatCount, formatSize } from "../base/units.ts";
+import { formatCount, formatNumber, formatSize } from "../base/units.ts";
 import { adoptIndex } from "../dataset/index-adopt.ts";
 import { buildIndex } from "../dataset/index-build.ts";
 import { printLine, wantsJson, withProgress, withStorage } from "./command.ts";
@@ -41,8 +41,8 @@ export function register(program: Command): void {
       }
       for (const { path: file, why } of ignored) process.stderr.write(`ignored ${file}: ${why}\n`);
       await printLine(
-        `${root}: ${format}, ${formatCount(totals.shards)} shards (${formatCount(read.length)} read now), ` +
-          `${formatCount(totals.records)} records, ${formatCount(totals.tokens)} tokens, ${formatSize(totals.bytes)}`,
+        `${root}: ${format}, ${formatNumber(totals.shards, "shard")} (${formatCount(read.length)} read now), ` +
+          `${formatNumber(totals.records, "record")}, ${formatNumber(totals.tokens, "token")}, ${formatSize(totals.bytes)}`,
       );
       await printLine(`fingerprint ${fingerprint}`);
     });

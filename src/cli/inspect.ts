@@ -1,7 +1,8 @@
 /** `athanor inspect PATH`: schema, counts, first samples, and how the data would be read. */
 import type { Command } from "commander";
 import { plainValue, valueJson } from "../base/json.ts";
-import { formatCount, formatSize } from "../base/units.ts";
+import type { Value } from "../base/json.ts";
+import { formatCount, formatNumber, formatSize } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
 import { inspect } from "../dataset/inspect.ts";
 import type { Inspection, ReadingPlan } from "../dataset/inspect.ts";
@@ -54,7 +55,7 @@ function asJson({ index, indexed, reading, samples }: Inspection): object {
 function asText({ index, indexed, reading, samples }: Inspection): string {
   const { root, format, totals, schema, fingerprint, ignored } = index;
   const lines = [
-    `${root}: ${format}, ${formatCount(totals.shards)} shards, ${formatSize(totals.bytes)}, ${formatCount(totals.records)} records`,
+    `${root}: ${format}, ${formatNumber(totals.shards, "shard")}, ${formatSize(totals.bytes)}, ${formatNumber(totals.records, "record")}`,
     indexed ? `fingerprint ${fingerprint}` : `fingerprint ${fingerprint} (no index: scanned now)`,
     "",
     tableText([
@@ -64,7 +65,7 @@ function asText({ index, indexed, reading, samples }: Inspection): string {
     "",
   ];
   if (totals.records > 0) lines.push(`mean length: ${(totals.tokens / totals.records).toFixed(1)} tokens a record`, "");
-  for (const values of samples) lines.push(shorten(valueJson(values)));
+  for (const values of samples) lines.push(shorten(valueJson(asWords(values))));
   if (samples.length > 0) lines.push("");
   lines.push(...(reading === undefined ? ["there are no records to read"] : readingLines(reading)));
   for (const { path, why } of ignored) lines.push(`ignored ${path}: ${why}`);
@@ -82,18 +83,32 @@ function readingLines(plan: ReadingPlan): string[] {
   const shuffled =
     plan.shuffle === "global"
       ? "the whole set fits the shuffle memory of 1GiB: decoded once, shuffled over all samples"
-      : `${plan.lanes} lanes, each shuffled in windows of ${formatCount(plan.window)} samples`;
+      : `${formatNumber(plan.lanes, "lane")}, each shuffled in windows of ${formatNumber(plan.window, "sample")}`;
   const lines = [
     "how it would be read (default options, rows as long as the longest lists):",
-    `  ${formatCount(plan.blocks)} blocks of about ${formatSize(plan.blockBytes)}, in ${formatCount(plan.extents)} extents of about ${formatSize(plan.extentBytes)}`,
+    `  ${formatNumber(plan.blocks, "block")} of about ${formatSize(plan.blockBytes)}, in ${formatNumber(plan.extents, "extent")} of about ${formatSize(plan.extentBytes)}`,
     `  reads of about ${formatSize(plan.readBytes)}; ${shuffled}`,
   ];
   lines.push(
     plan.streams === 0
       ? "  not compressed: any record can be read alone"
-      : `  ${formatCount(plan.streams)} shards are gzip or zlib: each is decoded from its beginning and is one extent; resume inside one reads it again`,
+      : `  gzip or zlib: ${formatNumber(plan.streams, "shard")}, each decoded from its beginning and one extent; resume inside one reads it again`,
   );
   return lines;
+}
+
+/** Bytes that are text, as text: for eyes only; `--json` and `cat` keep them as bytes. */
+function asWords(value: Value): Value {
+  if (value instanceof Uint8Array) {
+    try {
+      return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value);
+    } catch {
+      return value;
+    }
+  }
+  if (Array.isArray(value)) return (value as readonly Value[]).map(asWords);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, asWords(member)]));
 }
 
 /** Samples of a line or two: enough to see what they are. */

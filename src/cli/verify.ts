@@ -1,7 +1,7 @@
 /** `athanor verify PATH`: checks every byte against checksums and index. */
 import type { Command } from "commander";
 import { AthanorError } from "../base/errors.ts";
-import { formatCount, formatSize } from "../base/units.ts";
+import { formatNumber, formatSize } from "../base/units.ts";
 import { verify } from "../dataset/verify.ts";
 import { printLine, wantsJson, withProgress, withStorage } from "./command.ts";
 
@@ -23,7 +23,7 @@ export function register(program: Command): void {
         for (const problem of problems)
           await printLine(`${AthanorError.fromRecord(problem).message} [${problem.code}]`);
         await printLine(
-          `${formatCount(shards)} shards, ${formatCount(records)} records, ${formatSize(bytes)} checked` +
+          `${formatNumber(shards, "shard")}, ${formatNumber(records, "record")}, ${formatSize(bytes)} checked` +
             `${indexed ? " against the index" : " (there is no index)"}: ${problems.length === 0 ? "no problem" : `${problems.length} with problems`}`,
         );
       }

@@ -57,8 +57,9 @@ async function files(source: string, path: string, storage: Storage): Promise<{ 
   const first = parts.findIndex((part) => /[*?[{]/.test(part));
   if (first < 0) await storage.stat(path); // Throws: there is no such file.
   const prefix = parts.slice(0, first).join("/") || "/";
-  const pattern = globPattern(parts.slice(first).join("/"));
-  const names = (await storage.names(prefix)).filter((name) => pattern.test(name));
+  const glob = parts.slice(first).join("/");
+  // Only what the glob can match is looked at: a broken link or a forbidden folder beside it is no fault of the set.
+  const names = await storage.names(prefix, { files: globPattern(glob), folders: folderPattern(glob) });
   if (names.length === 0) throw new NoShards("the glob matches no file", { file: source }, "check the pattern");
   const common = commonFolder(names);
   return {
@@ -91,6 +92,27 @@ function commonFolder(names: readonly string[]): string {
 /** Indexes of several file sets of one folder lie side by side; the pattern tells them apart. */
 function setName(root: string, path: string): string {
   return createHash("sha256").update(relative(root, path)).digest("hex").slice(0, 16);
+}
+
+/** Folders in which, or below which, a match of the glob can lie. Paths as for `globPattern`. */
+export function folderPattern(glob: string): RegExp {
+  const folders: string[] = [];
+  const parts = glob.split("/");
+  for (const [i, part] of parts.entries()) {
+    const above = parts.slice(0, i).join("/");
+    // A brace or bracket that reaches over folders (`{a/b,c}`) cannot be cut at the slashes.
+    if (part.includes("**") || !isWhole(part)) {
+      folders.push(above === "" ? "**" : `${above}/**`);
+      break;
+    }
+    if (i < parts.length - 1) folders.push(above === "" ? part : `${above}/${part}`);
+  }
+  return new RegExp(folders.map((folder) => globPattern(folder).source).join("|") || "(?!)", "su");
+}
+
+function isWhole(part: string): boolean {
+  const count = (char: string): number => part.split(char).length;
+  return count("{") === count("}") && count("[") === count("]");
 }
 
 /** A glob as a regular expression over `/`-separated relative paths. Unclosed brackets are plain characters. */

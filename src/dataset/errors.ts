@@ -10,6 +10,7 @@ export const IndexMissing = defineError("ATH_INDEX_MISSING", 1);
 export const IndexCorrupt = defineError("ATH_INDEX_CORRUPT", 1);
 export const IndexReadOnly = defineError("ATH_INDEX_READONLY", 3);
 export const IndexWrite = defineError("ATH_INDEX_WRITE", 3);
+export const StateWrite = defineError("ATH_STATE_WRITE", 3);
 export const VerifyMismatch = defineError("ATH_VERIFY_MISMATCH", 1);
 
 /** The line to run, with the path as the user gave it. */

@@ -68,12 +68,37 @@ export async function buildIndex(source: string, options: BuildOptions): Promise
   if (asBefore && fresh.length === 0) return old;
 
   const writer = options.write === false ? undefined : new IndexWriter(indexDir, source);
-  await writer?.prepare();
+  try {
+    await writer?.prepare();
+    return await make({ source, root, indexDir, files, fresh, kept, ignored, format: old?.format, writer }, options);
+  } catch (error) {
+    await writer?.abandon();
+    throw error;
+  }
+}
+
+interface Work {
+  source: string;
+  root: string;
+  indexDir: string;
+  files: readonly File[];
+  fresh: readonly File[];
+  kept: readonly ShardRow[];
+  ignored: IgnoredFile[];
+  /** Of the kept shards. */
+  format: string | undefined;
+  writer: IndexWriter | undefined;
+}
+
+/** Reads what is fresh and publishes the whole. */
+async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
+  const { source, root, indexDir, files, fresh, kept, ignored, writer } = work;
+  const { storage } = options;
   // Block tables of a large set do not fit in memory; they are kept only when there is no file to read them from.
   const tables = new Map<string, ShardTable>();
   const schema = new SchemaMerge(root);
   const rows = new Map(kept.map((row) => [row.path, row]));
-  const formats = new Map(kept.map((row) => [row.path, old!.format]));
+  const formats = new Map(kept.map((row) => [row.path, work.format!]));
   for (const row of kept) schema.add(row.path, (await readTable(storage, indexDir, row)).schema);
   for await (const shard of scanAll(root, fresh, ignored, options)) {
     formats.set(shard.row.path, shard.format);

@@ -3,9 +3,10 @@
  * eyes, so that a reader finds the old index or the new one whole. No lock files: builders that run at the same
  * time write the same bytes to the same names.
  */
-import { mkdir, readdir, stat, unlink } from "node:fs/promises";
+import { readdir, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { isTemporary, writeAtomic } from "../base/atomic-write.ts";
+import { makeFolders, removeEmpty } from "../base/make-folders.ts";
 import { IndexReadOnly, IndexWrite } from "./errors.ts";
 import { encodeShards, encodeTable, tableName } from "./index-layout.ts";
 import type { Manifest, ShardTable } from "./index-layout.ts";
@@ -17,6 +18,7 @@ const SWEEP_AFTER_MS = 24 * 3600 * 1000;
 export class IndexWriter {
   readonly folder: string;
   private readonly source: string;
+  private made: string[] = [];
 
   constructor(folder: string, source: string) {
     this.folder = folder;
@@ -26,11 +28,16 @@ export class IndexWriter {
   /** Makes the folder and tries to write in it, before hours of reading are spent. */
   async prepare(): Promise<void> {
     await this.guard(async () => {
-      await mkdir(join(this.folder, "blocks"), { recursive: true });
+      this.made = await makeFolders(join(this.folder, "blocks"));
       const probe = join(this.folder, ".probe");
       await writeAtomic(probe, []);
       await unlink(probe).catch(() => undefined);
     });
+  }
+
+  /** After a failure: leaves no empty folder behind that was not there before. */
+  async abandon(): Promise<void> {
+    await removeEmpty(this.made);
   }
 
   writeTable(shard: ShardTable): Promise<void> {

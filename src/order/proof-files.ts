@@ -55,7 +55,7 @@ export interface ProofReport {
   incomplete: number;
   sessions: number;
   supersededLines: number;
-  /** Positions [from, to) that nobody vouches for, between compared steps. `skip`: the rest of an epoch was left out on purpose. */
+  /** Positions [from, to) that nobody vouches for, between compared steps. `skip`: on purpose, as the rest of an epoch or as declared. */
   gaps: { from: number; to: number; skip: boolean }[];
   /** The first step that is not what the order says. */
   difference?: {
@@ -237,8 +237,22 @@ function merge(sessions: readonly Session[]): { steps: ProofStep[]; supersededLi
   return { steps: steps.sort((a, b) => a.position - b.position), supersededLines };
 }
 
-/** Recomputes each complete step; stops at the first that differs. */
-export function compareProof(proof: Proof, order: Order, identify: (sample: number) => Identity): ProofReport {
+/** Positions [from, to). */
+export interface PositionRange {
+  from: number;
+  to: number;
+}
+
+/**
+ * Recomputes each complete step; stops at the first that differs. `skipped`: positions that were left out on purpose
+ * (`athanor state skip`).
+ */
+export function compareProof(
+  proof: Proof,
+  order: Order,
+  identify: (sample: number) => Identity,
+  skipped: readonly PositionRange[] = [],
+): ProofReport {
   const report: ProofReport = {
     steps: 0,
     rows: 0,
@@ -261,7 +275,11 @@ export function compareProof(proof: Proof, order: Order, identify: (sample: numb
       return differs("positions were served twice", String(position), String(end));
     }
     if (end !== undefined && position > end) {
-      report.gaps.push({ from: end, to: position, skip: position === order.begin(order.epochOf(position)) });
+      const from = end;
+      const skip =
+        position === order.begin(order.epochOf(position)) ||
+        skipped.some((range) => range.from <= from && position <= range.to);
+      report.gaps.push({ from, to: position, skip });
     }
     if (position < order.resolved.from) {
       return differs("the step lies before the order's segment", String(position), String(order.resolved.from));
@@ -293,7 +311,7 @@ export function checkReport({ difference, gaps, steps }: ProofReport): void {
     throw new ProofMismatch(
       `no proof for positions ${hole.from} to ${hole.to - 1}`,
       {},
-      "samples were lost, or files of the proof are missing",
+      "samples were lost, or files of the proof are missing; for what `athanor state skip` left out give --skipped FROM:TO",
     );
   }
   if (steps === 0) throw new ProofInvalid("the proof has no step of which all ranks have a line");

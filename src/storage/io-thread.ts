@@ -8,6 +8,7 @@ import { closeSync, fstatSync, openSync, readSync, readdirSync, statSync } from 
 import type { BigIntStats, Dirent } from "node:fs";
 import { parentPort } from "node:worker_threads";
 import type { SystemFault } from "./errors.ts";
+import type { NameFilter } from "./types.ts";
 
 export interface FoundFile {
   size: number;
@@ -23,7 +24,8 @@ export interface OpenedFile extends FoundFile {
 
 /** `path` goes into messages; `read` uses `fd`. `close` is not answered. */
 export type IoRequest =
-  | { op: "open" | "stat" | "names" | "list"; path: string }
+  | { op: "open" | "stat" | "list"; path: string }
+  | { op: "names"; path: string; filter?: NameFilter }
   | {
       op: "read";
       path: string;
@@ -82,7 +84,7 @@ function perform(request: IoCall): IoResults[keyof IoResults] {
     case "stat":
       return found(statSync(request.path, { bigint: true }));
     case "names":
-      return namesBelow(request.path);
+      return namesBelow(request.path, request.filter);
     case "list":
       return namesBelow(request.path).map((path) => ({
         path,
@@ -113,7 +115,7 @@ function found(stats: BigIntStats): FoundFile {
 }
 
 /** Plain files below `folder`, in byte order of their paths. Links are followed; hidden names are left out. */
-function namesBelow(folder: string): string[] {
+function namesBelow(folder: string, filter?: NameFilter): string[] {
   const names: string[] = [];
   // Folders on the way down, by device and inode: a link to one of them would never end.
   const above = new Set<string>();
@@ -126,9 +128,12 @@ function namesBelow(folder: string): string[] {
     for (const entry of readdirSync(path, { withFileTypes: true })) {
       if (entry.name.startsWith(".")) continue;
       const child = relative === "" ? entry.name : `${relative}/${entry.name}`;
-      const kind = kindOf(entry, `${folder}/${child}`);
-      if (kind === "folder") walk(child);
-      else if (kind === "file") names.push(child);
+      const isFile = filter === undefined || filter.files.test(child);
+      const isFolder = filter === undefined || filter.folders.test(child);
+      if (!isFile && !isFolder) continue;
+      const kind = kindOf(entry, `${folder}/${child}`, isFile);
+      if (kind === "folder" && isFolder) walk(child);
+      else if (kind === "file" && isFile) names.push(child);
     }
     above.delete(identity);
   };
@@ -139,9 +144,11 @@ function namesBelow(folder: string): string[] {
     .map(({ name }) => name);
 }
 
-function kindOf(entry: Dirent, path: string): FoundFile["kind"] {
+/** `wanted`: a dangling link throws ENOENT with its path, because a shard that is missing is never passed over in silence. */
+function kindOf(entry: Dirent, path: string, wanted: boolean): FoundFile["kind"] {
   if (entry.isFile()) return "file";
   if (entry.isDirectory()) return "folder";
-  // A dangling link throws ENOENT with its path: a shard that is missing is never passed over in silence.
-  return entry.isSymbolicLink() ? found(statSync(path, { bigint: true })).kind : "other";
+  if (!entry.isSymbolicLink()) return "other";
+  const target = statSync(path, { bigint: true, throwIfNoEntry: wanted });
+  return target === undefined ? "other" : found(target).kind;
 }

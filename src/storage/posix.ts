@@ -18,7 +18,7 @@ import { HandlePool } from "./handles.ts";
 import { FaultError, IoPool } from "./io-pool.ts";
 import type { HungRequest, IoPoolStats } from "./io-pool.ts";
 import type { FoundFile, OpenedFile } from "./io-thread.ts";
-import type { ListedObject, ObjectVersion, ReadableObject, Storage } from "./types.ts";
+import type { ListedObject, NameFilter, ObjectVersion, ReadableObject, Storage } from "./types.ts";
 
 export interface PosixStorageOptions {
   /** I/O threads that work at a time; more help where one read has a long way (Lustre over many OSTs). @default 4 */
@@ -100,8 +100,10 @@ class Posix implements PosixStorage {
     return files.map((file) => ({ path: file.path, version: versionOf(file) }));
   }
 
-  names(folder: string): Promise<string[]> {
-    return this.call("names", folder);
+  names(folder: string, filter?: NameFilter): Promise<string[]> {
+    return this.retry(undefined, () =>
+      this.pool.run<"names">({ op: "names", path: folder, ...(filter && { filter }) }, `folder ${dirname(folder)}`),
+    );
   }
 
   async stat(uri: string): Promise<ObjectVersion & { kind: "file" | "folder" }> {
@@ -144,7 +146,7 @@ class Posix implements PosixStorage {
     return this.pool.close();
   }
 
-  private call<Op extends "stat" | "names" | "list">(op: Op, path: string) {
+  private call<Op extends "stat" | "list">(op: Op, path: string) {
     return this.retry(undefined, () => this.pool.run<Op>({ op, path }, `folder ${dirname(path)}`));
   }
 

@@ -35,13 +35,20 @@ export interface ListedObject {
   version: ObjectVersion;
 }
 
+/** Which names of a folder are asked for, as patterns over paths relative to it. */
+export interface NameFilter {
+  files: RegExp;
+  /** Folders that are looked into. */
+  folders: RegExp;
+}
+
 export interface Storage {
   /** `expected`: the version in the index; another one found is ATH_SHARD_CHANGED. */
   open(uri: string, expected?: ObjectVersion): Promise<ReadableObject>;
   /** All plain files below a folder, in byte order of their paths; hidden folders are left out. */
   list(folder: string): Promise<ListedObject[]>;
-  /** The paths of `list` without their versions: a stat asks an OST on Lustre, a name does not. */
-  names(folder: string): Promise<string[]>;
+  /** The paths of `list` without their versions: a stat asks an OST on Lustre, a name does not. What the filter leaves out is not looked at. */
+  names(folder: string, filter?: NameFilter): Promise<string[]>;
   stat(uri: string): Promise<ObjectVersion & { kind: "file" | "folder" }>;
   close(): Promise<void>;
 }

@@ -1,0 +1,89 @@
+/** States, differences and proofs in words. */
+import { basename } from "node:path";
+import { formatCount, formatNumber, formatSize } from "../base/units.ts";
+import type { Proof, ProofReport } from "../order/proof-files.ts";
+import type { Skipped } from "../order/skip.ts";
+import { progressOf } from "../order/state.ts";
+import type { StateDiff } from "../order/state-diff.ts";
+import type { OrderState } from "../order/types.ts";
+import { tableText } from "./command.ts";
+
+export function stateText(state: OrderState): string {
+  const lines = [`${formatCount(Number(state.position))} samples delivered, seed ${state.seed}`];
+  for (const { name, view, samples } of state.sources)
+    lines.push(`source ${basename(name) || name}: ${formatCount(Number(samples))} samples, view ${view}`);
+  for (const segment of state.segments) {
+    const { L, window, extent, shuffle, last, G, from } = segment;
+    const kind =
+      shuffle === "window"
+        ? `${formatNumber(L, "lane")}, windows of ${formatNumber(window, "sample")}`
+        : shuffle === "global"
+          ? "shuffled over all samples"
+          : "in file order";
+    const unit =
+      extent === 0
+        ? "whole shards"
+        : `extents of ${formatNumber(extent, "block")} (up to ${formatSize(extent * 4 * 1024 * 1024)})`;
+    lines.push(
+      `from ${formatCount(Number(from))}: ${kind}; ${unit}; optimizer batches of ${formatNumber(G, "sample")}; last="${last}"`,
+    );
+  }
+  const { epoch, done, epochSteps, into } = progressOf(state);
+  lines.push(
+    `epoch ${epoch}, ${formatCount(done)} of ${formatNumber(epochSteps, "optimizer batch")} done${into > 0 ? ` and ${formatNumber(into, "sample")} of the next` : ""}`,
+  );
+  return lines.join("\n");
+}
+
+export function diffText({ differences, verdict, ahead }: StateDiff): string {
+  const lines: string[] = [];
+  if (differences.length > 0) {
+    const rows = differences.map(({ what, a, b }) => [what, a, b]);
+    lines.push(tableText([["", "A", "B"], ...rows], ""));
+  }
+  const where =
+    ahead === 0
+      ? "at the same sample"
+      : `${formatNumber(Math.abs(ahead), "sample")} ${ahead > 0 ? "further on" : "earlier"}`;
+  const verdicts = {
+    same: "A and B are the same state",
+    moved: `B may be loaded where A was: the same sequence goes on ${where}`,
+    reordered: `B may be loaded where A was, but the job then goes on in B's order, ${where}: what a state holds wins over the loader's arguments, and samples of A's epoch may be lost or come twice`,
+    refused: "B may not be loaded where A was (ATH_STATE_MISMATCH)",
+  };
+  return [...lines, verdicts[verdict]].join("\n");
+}
+
+export function skipText({ from, to, firstStep, lastStep, extra, into, epochs }: Skipped): string {
+  const steps =
+    firstStep === lastStep
+      ? `optimizer step ${formatCount(firstStep)}`
+      : `optimizer steps ${formatCount(firstStep)} to ${formatCount(lastStep)}`;
+  const lines = [`${steps} left out: ${formatNumber(to - from, "sample")}, positions ${from} to ${to - 1}`];
+  if (into > 0)
+    lines.push(`the state stood ${formatNumber(into, "sample")} into step ${formatCount(firstStep)}: its rest is left out, too`);
+  if (extra > 0) lines.push(`${formatNumber(extra, "sample")} more than asked for, up to a whole optimizer batch`);
+  const [before, after] = epochs;
+  if (before !== after) lines.push(`from epoch ${before} into epoch ${after}`);
+  lines.push(`for \`athanor state verify\` of this run: --skipped ${from}:${to}`);
+  return lines.join("\n");
+}
+
+export function reportText(
+  { steps, rows, incomplete, sessions, supersededLines, gaps, difference }: ProofReport,
+  { tornLines }: Proof,
+): string {
+  const lines = [
+    `${formatNumber(steps, "step")}, ${formatNumber(rows, "sample")}: ${difference === undefined ? "each was served as the order says" : "equal up to the first difference"}`,
+  ];
+  if (sessions > 1)
+    lines.push(`${formatCount(sessions)} sessions; ${formatNumber(supersededLines, "line")} superseded by a later start`);
+  for (const { from, to, skip } of gaps)
+    lines.push(`positions ${from} to ${to - 1}: ${skip ? "left out by the run" : "no proof"}`);
+  if (incomplete > 0)
+    lines.push(
+      `not compared, because some rank has no line (cut off by a stop): ${formatNumber(incomplete, "step")}`,
+    );
+  if (tornLines > 0) lines.push(`half-written last lines left out: ${formatCount(tornLines)}`);
+  return lines.join("\n");
+}
