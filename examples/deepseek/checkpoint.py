@@ -3,11 +3,12 @@
     output_dir/
       checkpoint-20/           DeepSpeed's files, renamed into place by rank 0 when all ranks have written theirs
         athanor.json           {"step", "world", "global_batch"}: read before DeepSpeed starts
+        loader_state.json      the loader's state (the same on all ranks); `athanor state show|diff|skip` reads it
       latest                   the newest tag, written after the rename
       .checkpoint-30.tmp/      an unfinished one (or a conversion): removed at the next start
 
-The loader's state lies in DeepSpeed's `client_state` (the same on all ranks). At another world size the checkpoint
-goes through DeepSpeed's Universal Checkpoint; where that fails, only the weights are taken and the output says so.
+The loader's state lies in DeepSpeed's `client_state` too, but `loader_state.json` is what a resumed run takes, so that
+`athanor state skip CHECKPOINT --in-place` has an effect. At another world size the checkpoint goes through DeepSpeed's Universal Checkpoint; where that fails, only the weights are taken and the output says so.
 The order of the data is exact either way.
 """
 
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 
 Say = Callable[[str], None]
+LOADER_STATE = "loader_state.json"
 
 
 class Found(NamedTuple):
@@ -68,8 +70,8 @@ def save(engine: Any, output_dir: str, step: int, client_state: dict[str, Any], 
     dist.barrier()
     if dist.get_rank() == 0:
         facts = {"step": step, "world": dist.get_world_size(), "global_batch": global_batch}
-        with open(os.path.join(temporary, "athanor.json"), "w", encoding="utf-8") as file:
-            json.dump(facts, file)
+        _write_json(os.path.join(temporary, "athanor.json"), facts)
+        _write_json(os.path.join(temporary, LOADER_STATE), client_state["loader"])
         for name in os.listdir(temporary):
             _fsync(os.path.join(temporary, name))
         _fsync(temporary)
@@ -104,6 +106,21 @@ def load(engine: Any, folder: str, *, weights_only: bool) -> dict[str, Any]:
     if path is None:
         raise SystemExit(f"DeepSpeed could not load {folder}")
     return client_state
+
+
+def loader_state(folder: str, client_state: dict[str, Any]) -> dict[str, Any]:
+    """The loader's state of a checkpoint: of its file, else (older checkpoints) of the client state."""
+    try:
+        with open(os.path.join(folder, LOADER_STATE), encoding="utf-8") as file:
+            state: dict[str, Any] = json.load(file)
+    except FileNotFoundError:
+        return dict(client_state["loader"])
+    return state
+
+
+def _write_json(path: str, value: dict[str, Any]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(value, file)
 
 
 def _write_latest(output_dir: str, tag: str) -> None:

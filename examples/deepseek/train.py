@@ -174,9 +174,12 @@ def train(args: argparse.Namespace) -> None:
         dist.barrier()
         if rank == 0:
             checkpoint.sweep(args.output_dir)  # the converted copy
-        loader.load_state_dict(client["loader"])
+        state, saved_at = checkpoint.loader_state(found.folder, client), client["loader"]["position"]
+        loader.load_state_dict(state)
         step, epoch = client["step"], loader.epoch
-        say(f"resumed from {found.folder}: step {step}, position {client['loader']['position']}")
+        say(f"resumed from {found.folder}: step {step}, position {state['position']}")
+        if state["position"] != saved_at:
+            say(f"notice: the checkpoint was taken at position {saved_at}; loader_state.json was moved since")
 
     stop = False
 

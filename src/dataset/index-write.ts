@@ -35,7 +35,10 @@ export class IndexWriter {
     });
   }
 
-  /** After a failure: leaves no empty folder behind that was not there before. */
+  /**
+   * After a failure: leaves no empty folder behind that was not there before. Block tables stay: another builder may
+   * already count on them, and a later one sweeps them.
+   */
   async abandon(): Promise<void> {
     await removeEmpty(this.made);
   }

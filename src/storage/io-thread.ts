@@ -144,11 +144,18 @@ function namesBelow(folder: string, filter?: NameFilter): string[] {
     .map(({ name }) => name);
 }
 
-/** `wanted`: a dangling link throws ENOENT with its path, because a shard that is missing is never passed over in silence. */
+/** `wanted`: a link that leads nowhere throws with its path, because a shard that is missing is never passed over in silence. */
 function kindOf(entry: Dirent, path: string, wanted: boolean): FoundFile["kind"] {
   if (entry.isFile()) return "file";
   if (entry.isDirectory()) return "folder";
   if (!entry.isSymbolicLink()) return "other";
-  const target = statSync(path, { bigint: true, throwIfNoEntry: wanted });
-  return target === undefined ? "other" : found(target).kind;
+  try {
+    return found(statSync(path, { bigint: true })).kind;
+  } catch (error) {
+    const leadsNowhere = LEADS_NOWHERE.has((error as NodeJS.ErrnoException).code ?? "");
+    if (wanted || !leadsNowhere) throw error;
+    return "other";
+  }
 }
+
+const LEADS_NOWHERE: ReadonlySet<string> = new Set(["ENOENT", "ENOTDIR", "ELOOP"]);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatCount, formatDuration, formatSize, parseDuration, parseSize } from "../../src/base/units.ts";
+import { formatCount, formatDuration, formatNumber, formatSize, parseDuration, parseSize } from "../../src/base/units.ts";
 
 test("sizes", () => {
   assert.equal(parseSize("64MiB"), 64 * 2 ** 20);
@@ -38,4 +38,8 @@ test("durations in seconds", () => {
 
 test("counts", () => {
   assert.deepEqual([0, 999, 1000, 1234567].map(formatCount), ["0", "999", "1 000", "1 234 567"]);
+  assert.deepEqual(
+    [formatNumber(1, "shard"), formatNumber(0, "shard"), formatNumber(2000, "batch")],
+    ["1 shard", "0 shards", "2 000 batches"],
+  );
 });

@@ -37,7 +37,7 @@ test("index, inspect and verify agree, in words and in JSON", () => {
     /120 records/,
     /id +int64 +120 +1 +1\.0 +0 to 119/,
     /text +bytes/,
-    /\{"id":\[0\]/,
+    /\{"id":\[0\],"text":\["x+"\]\}/,
     /how it would be read/,
     /not compressed/,
     /ignored README\.md/,

@@ -4,6 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "nod
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { viewFingerprint } from "../../src/dataset/fingerprint.ts";
 import { Order } from "../../src/order/order.ts";
 import { ProofSum, shardKey } from "../../src/order/proof.ts";
 import { resolveOrder } from "../../src/order/resolve.ts";
@@ -115,4 +116,99 @@ test("state show says a state in words", () => {
   assert.deepEqual(JSON.parse(athanor("state", "show", file, "--json").stdout), { ...state, position: "117" });
   writeFileSync(file, '{"version":3}');
   assert.match(athanor("state", "show", file).stderr, /found 3, expected 1/);
+});
+
+function fails(code: string, message: RegExp, ...args: string[]): void {
+  const { stderr, status } = athanor("state", ...args, "--json");
+  const { error } = JSON.parse(stderr) as { error: { code: string; message: string; remedy?: string } };
+  assert.equal(error.code, code, stderr);
+  assert.match(`${error.message} ${error.remedy ?? ""}`, message);
+  assert.ok(status! > 0 && status! < 4);
+}
+
+test("a state is found in a file, in a checkpoint and in a run, and what is missing is said", () => {
+  const home = join(run, "found");
+  const checkpoint = join(home, "checkpoint-9");
+  mkdirSync(checkpoint, { recursive: true });
+  writeFileSync(join(checkpoint, "loader_state.json"), JSON.stringify({ ...state, position: "108" }));
+  for (const path of [join(checkpoint, "loader_state.json"), checkpoint])
+    assert.match(athanor("state", "show", path).stdout, /^108 samples delivered/);
+  fails("ATH_STATE_INVALID", /found neither loader_state\.json nor latest/, "show", home);
+  writeFileSync(join(home, "latest"), "checkpoint-9\n");
+  assert.match(athanor("state", "show", home).stdout, /^108 samples delivered/);
+  writeFileSync(join(home, "latest"), "../found/checkpoint-9");
+  fails("ATH_STATE_INVALID", /newest checkpoint .* holds no loader_state\.json/, "show", home);
+  fails("ATH_STATE_INVALID", /cannot be read: there is no such file or folder/, "show", join(home, "nowhere"));
+  writeFileSync(join(home, "mp_rank_00_model_states.pt"), Buffer.alloc(2 ** 20 + 1));
+  fails("ATH_STATE_INVALID", /not the JSON of a state/, "show", join(home, "mp_rank_00_model_states.pt"));
+});
+
+test("state diff says what differs and whether B may be loaded", () => {
+  const a = join(run, "a.json");
+  const b = join(run, "b.json");
+  const diff = (other: object) => {
+    writeFileSync(a, JSON.stringify(state));
+    writeFileSync(b, JSON.stringify(other));
+    return athanor("state", "diff", a, b);
+  };
+  assert.equal(diff(state).stdout, "A and B are the same state\n");
+  const moved = diff({ ...state, position: "117" });
+  assert.match(moved.stdout, /position +0 +117\nepoch +0 +1\nB may be loaded .* 117 samples further on/);
+  assert.equal(moved.status, 0);
+  const refused = diff({ ...state, seed: "78" });
+  assert.match(refused.stdout, /seed +77 +78\nB may not be loaded/);
+  assert.match(refused.stderr, /differ in seed .*ATH_STATE_MISMATCH/);
+  assert.equal(refused.status, 1);
+});
+
+test("state skip writes a new state, never over the old one unasked, and verify takes the hole when told", () => {
+  const old = join(run, "old.json");
+  const out = join(run, "new.json");
+  const text = JSON.stringify({ ...state, position: "108" });
+  writeFileSync(old, text);
+  const { stdout, status } = athanor("state", "skip", old, "--samples", "20", "--out", out);
+  assert.equal(status, 0);
+  for (const part of [
+    /optimizer steps 10 to 11 left out: 24 samples, positions 108 to 131/,
+    /4 samples more than asked for/,
+    /--skipped 108:132/,
+    /132 samples delivered/,
+  ])
+    assert.match(stdout, part);
+  assert.deepEqual(JSON.parse(readFileSync(out, "utf8")), { ...state, position: "132" });
+  fails("ATH_USAGE", /--out names the state that was given/, "skip", old, "--batches", "1", "--out", old);
+  fails("ATH_USAGE", /one of --out FILE and --in-place/, "skip", old, "--batches", "1");
+  fails("ATH_USAGE", /one of --batches N/, "skip", old, "--batches", "1", "--samples", "1", "--out", out);
+  fails("ATH_USAGE", /one of --batches N/, "skip", old, "--from-step", "1", "--out", out);
+  fails("ATH_STATE_WRITE", /no such file or folder/, "skip", old, "--batches", "1", "--out", join(run, "no", "x"));
+  assert.equal(readFileSync(old, "utf8"), text);
+  assert.equal(athanor("state", "skip", old, "--from-step", "10", "--to-step", "11", "--in-place").status, 0);
+  assert.deepEqual(JSON.parse(readFileSync(old, "utf8")), { ...state, position: "132" });
+
+  // Two sessions before (positions 0 to 143); the third goes on behind what was left out.
+  rmSync(join(run, "proof"), { recursive: true });
+  write(0, 9, 1000);
+  write(132, 3, 2000);
+  fails("ATH_PROOF_MISMATCH", /no proof for positions 108 to 131.*--skipped/, "verify", run, "--data", data);
+  fails("ATH_PROOF_MISMATCH", /no proof/, "verify", run, "--data", data, "--skipped", "109:132");
+  const told = athanor("state", "verify", run, "--data", data, "--skipped", "108:132");
+  assert.match(told.stdout, /12 steps, 144 samples: .*\n.*\npositions 108 to 131: left out by the run/);
+  assert.equal(told.status, 0);
+});
+
+test("state from-consumed makes the state that a loader with these arguments would have there", () => {
+  const out = join(run, "consumed.json");
+  const args = ["--data", data, "--global-batch-size", "12", "--seed", "77", "--lanes", "2", "--window", "30"];
+  const made = athanor("state", "from-consumed", ...args, "--consumed-samples", "30", "--out", out);
+  assert.equal(made.status, 0, made.stderr);
+  assert.match(made.stdout, /36 samples delivered, seed 77[^]*6 samples more than consumed[^]*not Megatron's/);
+  const found = JSON.parse(readFileSync(out, "utf8")) as typeof state;
+  const { fingerprint } = JSON.parse(athanor("inspect", data, "--json").stdout) as { fingerprint: string };
+  const columns = (athanor("inspect", data).stdout.match(/^ {2}\w+ +int64/gm) ?? []).map((row) => row.trim().split(" ")[0]!);
+  const spec = { columns: [...columns, ...(columns.includes("attention_mask") ? [] : ["attention_mask"])] };
+  const expected = viewFingerprint(fingerprint, { ...spec, max_length: 512, sample_rule: "record", tokenizer: null });
+  assert.deepEqual(found.sources, [{ name: "data", view: expected, samples: "100" }]);
+  assert.deepEqual(found.segments, state.segments);
+  fails("ATH_USAGE", /consumed-samples/, "from-consumed", ...args, "--consumed-samples", "-1", "--out", out);
+  fails("ATH_USAGE", /required option/, "from-consumed", ...args, "--consumed-samples", "1");
 });

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { discover, globPattern } from "../../src/dataset/discover.ts";
+import { discover, folderPattern, globPattern } from "../../src/dataset/discover.ts";
 import { createPosixStorage } from "../../src/storage/posix.ts";
 import { put } from "./shards.ts";
 
@@ -63,5 +63,43 @@ test("glob patterns", () => {
   for (const [glob, matches, others] of cases) {
     for (const name of matches) assert.ok(globPattern(glob).test(name), `${glob} should match ${name}`);
     for (const name of others) assert.ok(!globPattern(glob).test(name), `${glob} should not match ${name}`);
+  }
+});
+
+test("only what a glob matches may fail: a dangling link beside it does not", async () => {
+  const set = join(root, "links");
+  for (const path of ["a.tf", "in/b.tf"]) put(set, path, path);
+  for (const link of ["gone.txt", "in/gone.txt", "lost"]) symlinkSync("/nowhere/at/all", join(set, link));
+  symlinkSync("loop", join(set, "in", "loop"));
+  for (const [glob, paths] of [
+    ["*.tf", ["a.tf"]],
+    ["in/*.tf", ["b.tf"]],
+    ["{a,in/b}.tf", ["a.tf", "in/b.tf"]],
+    ["*/*.tf", ["b.tf"]],
+    ["**/*.tf", ["a.tf", "in/b.tf"]],
+  ] as const)
+    assert.deepEqual((await discover(join(set, glob), storage)).paths, paths, glob);
+  symlinkSync("/nowhere/at/all", join(set, "c.tf"));
+  for (const source of [join(set, "*.tf"), set])
+    await assert.rejects(discover(source, storage), { code: "ATH_NOT_FOUND", message: /links\/(c\.tf|gone\.txt|lost)/ });
+});
+
+test("folders that a glob can reach", () => {
+  const cases: [glob: string, reached: string[], others: string[]][] = [
+    ["*.tf", [], ["x", "a.tf"]],
+    ["x/*.tf", ["x"], ["y", "x/y"]],
+    ["*/y/*.tf", ["x", "x/y"], ["x/z", "x/y/z"]],
+    ["x/**/*.tf", ["x", "x/y", "x/y/z"], ["y"]],
+    ["**/a", ["x", "x/y"], []],
+    ["x/**", ["x", "x/y"], ["y"]],
+    ["{a,b/c}/*.tf", ["a", "b", "b/c"], []],
+    ["{a,{b,c}/d}.tf", ["b", "c"], []],
+    ["{a,b}/*.tf", ["a", "b"], ["c", "a/b"]],
+    ["x[/]y.tf", ["x"], []],
+  ];
+  for (const [glob, reached, others] of cases) {
+    const pattern = folderPattern(glob);
+    for (const name of reached) assert.ok(pattern.test(name), `${glob} should look into ${name}`);
+    for (const name of others) assert.ok(!pattern.test(name), `${glob} should not look into ${name}`);
   }
 });

@@ -313,3 +313,14 @@ test("gzip shards are streams: the table counts decompressed bytes", async () =>
   assert.equal(table.blocks, row?.blocks);
   assert.ok(table.blocks > 1);
 });
+
+test("a build that fails leaves no empty folder behind", async () => {
+  const root = join(top, `set-${sets++}`);
+  put(root, "a.tfrecord", "this is no TFRecord file at all");
+  await assert.rejects(build(root), { code: "ATH_NOT_FORMAT" });
+  assert.deepEqual(readdirSync(root), ["a.tfrecord"]);
+  const elsewhere = join(top, "new", "index");
+  await assert.rejects(build(root, { indexDir: elsewhere }), { code: "ATH_NOT_FORMAT" });
+  assert.ok(!readdirSync(top).includes("new"));
+  await assert.rejects(build(root, { indexDir: "/proc/athanor/index" }), { code: "ATH_INDEX_WRITE" });
+});

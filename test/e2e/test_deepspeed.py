@@ -137,6 +137,9 @@ def test_checkpoints_are_whole(killed: Run) -> None:
     assert tags == [7, 14, 21, 28, STEPS]
     files = {tag: sorted(f.name for f in (killed.output / f"checkpoint-{tag}").iterdir()) for tag in tags}
     assert all(names == files[STEPS] for names in files.values())
+    for tag in tags:
+        state = json.loads((killed.output / f"checkpoint-{tag}" / "loader_state.json").read_text())
+        assert (state["version"], state["position"]) == (1, str(tag * GLOBAL))
     assert (killed.output / "latest").read_text() == f"checkpoint-{STEPS}"
 
 

@@ -105,3 +105,10 @@ def test_only_whole_checkpoints_are_found(tmp_path: Path) -> None:
         checkpoint.find(output, "proof")
     checkpoint.sweep(output)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint-10", "checkpoint-9", "proof"]
+
+
+def test_the_moved_state_of_a_checkpoint_wins(tmp_path: Path) -> None:
+    client = {"loader": {"position": "64"}, "step": 4}
+    assert checkpoint.loader_state(str(tmp_path), client) == {"position": "64"}
+    (tmp_path / "loader_state.json").write_text('{"position": "96"}')
+    assert checkpoint.loader_state(str(tmp_path), client) == {"position": "96"}
