@@ -8,8 +8,9 @@
       .checkpoint-30.tmp/      an unfinished one (or a conversion): removed at the next start
 
 The loader's state lies in DeepSpeed's `client_state` too, but `loader_state.json` is what a resumed run takes, so that
-`athanor state skip CHECKPOINT --in-place` has an effect. At another world size the checkpoint goes through DeepSpeed's Universal Checkpoint; where that fails, only the weights are taken and the output says so.
-The order of the data is exact either way.
+`athanor state skip CHECKPOINT --in-place` has an effect. At another world size the checkpoint goes through DeepSpeed's
+Universal Checkpoint; where that fails, only the weights are taken and the output says so. The order of the data is
+exact either way.
 """
 
 from __future__ import annotations

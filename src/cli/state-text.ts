@@ -61,7 +61,9 @@ export function skipText({ from, to, firstStep, lastStep, extra, into, epochs }:
       : `optimizer steps ${formatCount(firstStep)} to ${formatCount(lastStep)}`;
   const lines = [`${steps} left out: ${formatNumber(to - from, "sample")}, positions ${from} to ${to - 1}`];
   if (into > 0)
-    lines.push(`the state stood ${formatNumber(into, "sample")} into step ${formatCount(firstStep)}: its rest is left out, too`);
+    lines.push(
+      `the state stood ${formatNumber(into, "sample")} into step ${formatCount(firstStep)}: its rest is left out, too`,
+    );
   if (extra > 0) lines.push(`${formatNumber(extra, "sample")} more than asked for, up to a whole optimizer batch`);
   const [before, after] = epochs;
   if (before !== after) lines.push(`from epoch ${before} into epoch ${after}`);
@@ -77,13 +79,13 @@ export function reportText(
     `${formatNumber(steps, "step")}, ${formatNumber(rows, "sample")}: ${difference === undefined ? "each was served as the order says" : "equal up to the first difference"}`,
   ];
   if (sessions > 1)
-    lines.push(`${formatCount(sessions)} sessions; ${formatNumber(supersededLines, "line")} superseded by a later start`);
+    lines.push(
+      `${formatCount(sessions)} sessions; ${formatNumber(supersededLines, "line")} superseded by a later start`,
+    );
   for (const { from, to, skip } of gaps)
     lines.push(`positions ${from} to ${to - 1}: ${skip ? "left out by the run" : "no proof"}`);
   if (incomplete > 0)
-    lines.push(
-      `not compared, because some rank has no line (cut off by a stop): ${formatNumber(incomplete, "step")}`,
-    );
+    lines.push(`not compared, because some rank has no line (cut off by a stop): ${formatNumber(incomplete, "step")}`);
   if (tornLines > 0) lines.push(`half-written last lines left out: ${formatCount(tornLines)}`);
   return lines.join("\n");
 }

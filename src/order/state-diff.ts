@@ -58,13 +58,7 @@ export function compareStates(a: OrderState, b: OrderState): StateDiff {
   const refused = differences.some((difference) => difference.refused);
   compare("position", a.position, b.position);
   compare("epoch", String(progressOf(a).epoch), String(progressOf(b).epoch));
-  const verdict: Verdict = refused
-    ? "refused"
-    : reordered
-      ? "reordered"
-      : a.position === b.position
-        ? "same"
-        : "moved";
+  const verdict: Verdict = refused ? "refused" : reordered ? "reordered" : a.position === b.position ? "same" : "moved";
   return { differences, verdict, ahead: Number(b.position) - Number(a.position) };
 }
 

@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatCount, formatDuration, formatNumber, formatSize, parseDuration, parseSize } from "../../src/base/units.ts";
+import {
+  formatCount,
+  formatDuration,
+  formatNumber,
+  formatSize,
+  parseDuration,
+  parseSize,
+} from "../../src/base/units.ts";
 
 test("sizes", () => {
   assert.equal(parseSize("64MiB"), 64 * 2 ** 20);

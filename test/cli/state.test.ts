@@ -204,7 +204,9 @@ test("state from-consumed makes the state that a loader with these arguments wou
   assert.match(made.stdout, /36 samples delivered, seed 77[^]*6 samples more than consumed[^]*not Megatron's/);
   const found = JSON.parse(readFileSync(out, "utf8")) as typeof state;
   const { fingerprint } = JSON.parse(athanor("inspect", data, "--json").stdout) as { fingerprint: string };
-  const columns = (athanor("inspect", data).stdout.match(/^ {2}\w+ +int64/gm) ?? []).map((row) => row.trim().split(" ")[0]!);
+  const columns = (athanor("inspect", data).stdout.match(/^ {2}\w+ +int64/gm) ?? []).map(
+    (row) => row.trim().split(" ")[0]!,
+  );
   const spec = { columns: [...columns, ...(columns.includes("attention_mask") ? [] : ["attention_mask"])] };
   const expected = viewFingerprint(fingerprint, { ...spec, max_length: 512, sample_rule: "record", tokenizer: null });
   assert.deepEqual(found.sources, [{ name: "data", view: expected, samples: "100" }]);

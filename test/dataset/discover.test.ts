@@ -81,7 +81,10 @@ test("only what a glob matches may fail: a dangling link beside it does not", as
     assert.deepEqual((await discover(join(set, glob), storage)).paths, paths, glob);
   symlinkSync("/nowhere/at/all", join(set, "c.tf"));
   for (const source of [join(set, "*.tf"), set])
-    await assert.rejects(discover(source, storage), { code: "ATH_NOT_FOUND", message: /links\/(c\.tf|gone\.txt|lost)/ });
+    await assert.rejects(discover(source, storage), {
+      code: "ATH_NOT_FOUND",
+      message: /links\/(c\.tf|gone\.txt|lost)/,
+    });
 });
 
 test("folders that a glob can reach", () => {

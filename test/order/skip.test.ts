@@ -49,7 +49,10 @@ test("the short last batch of an epoch is one, with pad", () => {
   // Epochs of 100 = 8 batches of 12 and one of 4.
   assert.equal(skip(stateAt(96, "pad"), { batches: 1 }).to, 100);
   assert.equal(skip(stateAt(96, "pad"), { batches: 2 }).to, 112);
-  assert.deepEqual([skip(stateAt(96, "pad"), { samples: 5 }).to, skip(stateAt(96, "pad"), { samples: 4 }).to], [112, 100]);
+  assert.deepEqual(
+    [skip(stateAt(96, "pad"), { samples: 5 }).to, skip(stateAt(96, "pad"), { samples: 4 }).to],
+    [112, 100],
+  );
   assert.equal(skip(stateAt(0, "pad"), { fromStep: 1, toStep: 10 }).to, 112);
 });
 
