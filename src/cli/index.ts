@@ -56,6 +56,6 @@ async function adopt(path: string, { indexDir }: Flags, json: boolean): Promise<
   await printLine(
     json
       ? JSON.stringify({ root, ...totals, fingerprint, adopted })
-      : `${root}: ${formatCount(adopted)} of ${formatCount(totals.shards)} shards adopted, a record of each checked\nfingerprint ${fingerprint}`,
+      : `${root}: ${formatCount(adopted)} of ${formatNumber(totals.shards, "shard")} adopted, a record of each checked\nfingerprint ${fingerprint}`,
   );
 }
