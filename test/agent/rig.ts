@@ -1,7 +1,7 @@
 // A running agent and the sockets of a client that speaks to it line by line.
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
@@ -37,10 +37,18 @@ export class AgentProcess {
     return new Line(await this.socket());
   }
 
-  /** A connection that carries no lines back (a bell). */
+  /** A connection that carries no lines back (a bell). The socket's file is there a moment before anybody listens. */
   async socket(): Promise<Socket> {
-    for (let tries = 0; tries < 1000 && !existsSync(this.socketPath); tries++) await pause(20);
-    return connect(this.socketPath);
+    for (let tries = 0; ; tries++) {
+      const socket = connect(this.socketPath);
+      const error = await new Promise<Error | undefined>((resolve) => {
+        socket.once("connect", () => resolve(undefined));
+        socket.once("error", resolve);
+      });
+      if (error === undefined) return socket;
+      if (tries === 1000) throw error;
+      await pause(20);
+    }
   }
 
   log(): string {
