@@ -129,3 +129,28 @@ def test_agent_that_never_listens(fake: Path, monkeypatch: Monkey) -> None:
     with pytest.raises(AthanorError, match=r"did not listen.*\nbusy"):
         _spawn.connect(str(fake), "j", "auto", 20)
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("deaths", [2, 3])
+def test_agent_ended_at_its_start_is_started_again(fake: Path, monkeypatch: Monkey, deaths: int) -> None:
+    node = fake / "node"
+    head, exec_line = node.read_text().rstrip().rsplit("\n", 1)
+    count = fake / "count"
+    # The first deaths end by SIGKILL, the second with exit code 0, as after SIGTERM.
+    node.write_text(
+        f'{head}\necho x >> "{count}"\nn=$(wc -l < "{count}")\n[ $n -gt {deaths} ] || [ $n -eq 2 ] || kill -9 $$\n'
+        f"[ $n -gt {deaths} ] || exit 0\n{exec_line}\n"
+    )
+    if deaths == 2:
+        _spawn.connect(str(fake), "j", "auto", 20).close()
+    else:
+        with pytest.raises(AthanorError, match="ended at its start") as caught:
+            _spawn.connect(str(fake), "j", "auto", 20)
+        assert caught.value.code == "ATH_AGENT_START"
+    assert count.read_text() == "x\n" * 3
+
+
+def test_run_directories_that_a_leaving_agent_took_are_made_again_for_us_alone(fake: Path) -> None:
+    run_dir = fake / "user" / "job"
+    _spawn.connect(str(run_dir), "j", "auto", 20).close()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (run_dir.parent, run_dir)] == [0o700, 0o700]

@@ -26,10 +26,16 @@ const WAIT_MS = 1000;
 
 export type Progress = (stage: string, done: number, total: number) => void;
 
-/** Who waits for a view: is told how far it is, and says whether it still waits. */
+/** Who waits for a view: is told how far it is, says whether it still waits, and whether it may have the index made. */
 export interface Waiter {
   progress: Progress;
   alive: () => boolean;
+  builds: () => boolean;
+}
+
+/** Global rank 0's node makes a missing index; the ranks of others wait for it. */
+export function mayBuild(hello: Hello): boolean {
+  return hello.build_index && hello.rank - hello.local_rank === 0;
 }
 
 export interface OpenedView extends GroupView {
@@ -77,6 +83,7 @@ export class ViewOpener {
           for (const listener of listeners) listener.progress(stage, done, total);
         },
         alive: () => [...listeners].some((listener) => listener.alive()),
+        builds: () => [...listeners].some((listener) => listener.builds()),
       });
       this.indexes.set(key, opening);
       // Not kept beyond the attempt: the next loader of this node looks at the files again.
@@ -92,14 +99,14 @@ export class ViewOpener {
     }
   }
 
-  private async openOrBuild(hello: Hello, { progress, alive }: Waiter): Promise<DatasetIndex> {
+  private async openOrBuild(hello: Hello, { progress, alive, builds }: Waiter): Promise<DatasetIndex> {
     const { source, index_dir: indexDir } = hello.view;
     const place = { storage: this.storage, ...(indexDir === null ? {} : { indexDir }) };
-    const builds = hello.build_index && hello.rank - hello.local_rank === 0;
     for (;;) {
       const index = await openIndex(source, place);
       if (index !== undefined) return index;
-      if (builds) {
+      // A rank that may build it can come behind one that may not.
+      if (builds()) {
         return await buildIndex(source, {
           ...place,
           progress: (done, total) => {

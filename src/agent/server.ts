@@ -16,7 +16,7 @@ import type { PosixStorage } from "../storage/posix.ts";
 import { SessionDisagrees } from "./errors.ts";
 import { layout } from "./layout.ts";
 import type { Hello } from "./messages.ts";
-import { ViewOpener } from "./open-view.ts";
+import { mayBuild, ViewOpener } from "./open-view.ts";
 import type { OpenedView, Progress, Waiter } from "./open-view.ts";
 import { Session } from "./session.ts";
 import type { House, Joined, SlotOf } from "./session.ts";
@@ -168,7 +168,7 @@ export class Server implements House {
       room = this.openRoom(hello, key, slotOf);
     }
     const joined = room;
-    const waiter = { progress, alive };
+    const waiter = { progress, alive, builds: () => mayBuild(hello) };
     room.users++;
     room.waiting.add(waiter);
     try {
@@ -236,6 +236,7 @@ export class Server implements House {
         for (const waiter of waiting) waiter.progress(stage, done, total);
       },
       alive: () => [...waiting].some((waiter) => waiter.alive()),
+      builds: () => [...waiting].some((waiter) => waiter.builds()),
     });
     const group = opened.then((view) => {
       const slot = slotOf(view.layout);

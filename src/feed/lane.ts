@@ -59,7 +59,9 @@ export interface LaneParts {
   early: EarlyRows;
   /** Laid rows of a window (the order's window; some thousand where the order is not shuffled). */
   window: number;
-  /** Rows each lane may hold by itself: a window and the largest block, so that the row in need always has a place. */
+  /** Samples of a step: a batch needs all its rows at once. */
+  step: number;
+  /** Rows each lane may hold by itself: a window, a step's rows and the largest block, so that rows in need have a place. */
   capacity: number;
   shared: SharedRoom;
   /** Rows one read may bring. */
@@ -175,10 +177,10 @@ export class Lane {
     this.stream?.running.close();
   }
 
-  /** More than two windows beyond the first of the local ranks: a lane that nobody reads from must not run away. */
+  /** More than a step and two windows beyond the first of the local ranks: a lane nobody reads from must not run away. */
   private isFarAhead(): boolean {
-    const { audience, order, window } = this.parts;
-    return this.frontier > audience.top + 2 * window * order.lanes;
+    const { audience, order, window, step } = this.parts;
+    return this.frontier > audience.top + step + 2 * window * order.lanes;
   }
 
   private anyWanted(read: PlannedRead): boolean {

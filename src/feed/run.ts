@@ -109,7 +109,7 @@ export class Run {
     } else if (held) {
       this.supply = new HeldSupply({ order, source, memory, intake, early, changed, failed });
     } else {
-      const { window, capacity, maxRows, shared } = windowSizes(order, parts.view);
+      const { window, capacity, maxRows, shared } = windowSizes(order, parts.view, batch * world);
       this.supply = new LaneSupply(from, lanesHere(parts, from), {
         order,
         source,
@@ -118,6 +118,7 @@ export class Run {
         audience,
         early,
         window,
+        step: batch * world,
         capacity,
         maxRows,
         shared: { free: shared, left: need.rows - singleRows(order, readersOf(parts, random)) },
@@ -220,7 +221,7 @@ export class Run {
 }
 
 function readersOf(parts: RunParts, random: boolean): Readers {
-  return { sessions: parts.localRanks.length * parts.stride, batch: parts.batch, random };
+  return { sessions: parts.localRanks.length * parts.stride, batch: parts.batch, step: parts.batch * parts.world, random };
 }
 
 /**

@@ -175,7 +175,12 @@ function costs(
   topology: Topology,
   nodes: number,
 ): Costs {
-  const readers = { sessions: topology.ranksPerNode, batch: topology.batch, random: false };
+  const readers = {
+    sessions: topology.ranksPerNode,
+    batch: topology.batch,
+    step: topology.world * topology.batch,
+    random: false,
+  };
   if (resolved.shuffle === "global" && !resolved.held) {
     const samples = view.samples / nodes;
     const span = (RESTART_EVERY / 2) * (view.bytes / view.samples);

@@ -2,11 +2,11 @@
  * Residency: how many rows and raw bytes a node holds to serve an order, and how large its reads are. One place for the
  * feed, which reserves it, and for `plan`, which says it beforehand.
  *
- *   a lane      its window and the largest block, so that the row in need always has a place
+ *   a lane      its window, the rows of a step, and the largest block, so that the rows in need always have a place
  *   all lanes   together four reads more, so that reads can be large
  *
  * @example
- * const { rows } = residentRows(order, view, 8, { sessions: 8, batch: 32, random: false });
+ * const rows = residentRows(order, view, 8, { sessions: 8, batch: 32, step: 256, random: false });
  */
 import type { Order } from "./order.ts";
 import type { OrderView } from "./types.ts";
@@ -31,7 +31,7 @@ const SEGMENT_BYTES = 256 * 1024 * 1024;
 export interface WindowSizes {
   /** Rows that are loaded together. */
   window: number;
-  /** Rows of a lane's own room. */
+  /** Rows of a lane's own room: a batch is handed over when all its rows are there, and they end inside a window. */
   capacity: number;
   /** Rows of one read at most. */
   maxRows: number;
@@ -39,17 +39,22 @@ export interface WindowSizes {
   shared: number;
 }
 
-export function windowSizes(order: Order, view: OrderView): WindowSizes {
+/** `step`: samples of a step over all ranks. */
+export function windowSizes(order: Order, view: OrderView, step: number): WindowSizes {
   const block = Math.max(view.largestBlock, 1);
   const window = order.resolved.shuffle === "none" ? Math.max(block, PLAIN_WINDOW) : order.resolved.window;
   const maxRows = READ_BLOCKS * block;
-  return { window, capacity: Math.min(window, order.laneRows(0)) + block, maxRows, shared: SHARED_READS * maxRows };
+  const together = Math.ceil(step / order.lanes) - 1;
+  const capacity = Math.min(window, order.laneRows(0)) + together + block;
+  return { window, capacity, maxRows, shared: SHARED_READS * maxRows };
 }
 
 export interface Readers {
   /** Sessions of this node that read together. */
   sessions: number;
   batch: number;
+  /** Samples of a step over all ranks of all nodes. */
+  step: number;
   /** Rows by request instead of an order. */
   random: boolean;
 }
@@ -68,7 +73,7 @@ export function residentRows(order: Order, view: OrderView, lanes: number, reade
   if (readers.random) return single;
   if (held) return single + order.samples;
   if (shuffle === "global") return single;
-  const { capacity, shared } = windowSizes(order, view);
+  const { capacity, shared } = windowSizes(order, view, readers.step);
   return single + lanes * capacity + shared;
 }
 

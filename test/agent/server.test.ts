@@ -279,6 +279,23 @@ test("a loader of fewer ranks than the launcher has on this node", async () => {
   await agent.close();
 });
 
+test("a rank that may build the index comes behind one that may not: the index is made", async () => {
+  const fresh = writeShards([60, 40], 100);
+  const agent = new AgentProcess();
+  const view = { ...(hello()["view"] as object), source: fresh };
+  const open = async (rank: number): Promise<Line> => {
+    const line = await agent.connect();
+    line.send(hello({ rank, local_rank: 0, world: 2, local_world: 1, view }, { global_batch: 32 }));
+    return line;
+  };
+  const second = await open(1);
+  assert.equal((await second.next("progress"))["stage"], "wait for index");
+  const first = await open(0);
+  for (const line of [first, second]) assert.equal((await line.next("view"))["samples"], "100");
+  await agent.close();
+  remove(fresh);
+});
+
 test("ranks that wait for an index all hear how far it is", async () => {
   const fresh = writeShards([60, 40], 100);
   const agent = new AgentProcess();

@@ -80,6 +80,29 @@ for (const [name, options, nodes, patience] of [
   });
 }
 
+test("windows smaller than a batch: a batch needs more rows at once than a window holds", async () => {
+  for (const lanes of [1, 3]) {
+    const rig = await Rig.open(folder, { ...windows, lanes, window: 7 }, { batch: 20, world: 2, patience: impatient });
+    try {
+      await readAll([rig], 2, (2 * N) / 40);
+    } finally {
+      await rig.close();
+    }
+  }
+});
+
+test("a batch of more rows than all reads ahead bring: the lane's own room holds them", async () => {
+  const small = writeShards(Array.from({ length: 100 }, () => 4), 10);
+  const options: OrderOptions = { ...windows, globalBatch: 200, lanes: 1, window: 7 };
+  const rig = await Rig.open(small, options, { batch: 100, world: 2, patience: impatient });
+  try {
+    await readAll([rig], 2, 4);
+  } finally {
+    await rig.close();
+    remove(small);
+  }
+});
+
 test("a start in the middle of an epoch goes on as if it had run there", async () => {
   const rig = await Rig.open(folder, windows, { batch: 10, world: 2, patience: impatient });
   try {

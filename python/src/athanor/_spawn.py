@@ -24,22 +24,39 @@ NODE_NEEDED = (20, 19)
 # Node and its bundle may come from a home directory on Lustre; a healthy start takes 0.2 s.
 START_TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 10.0
+# An agent that a signal ended before it listened is started again; one that something ends each time is an error.
+_STARTS = 3
 
 # Agents started by this process. They are polled so that a dead one leaves no zombie.
 _children: list[subprocess.Popen[bytes]] = []
+
+
+class _Ended(Exception):
+    """The agent that was being started was ended from outside."""
+
+    def __init__(self, error: AthanorError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def connect(run_dir: str, job: str, mode: str, timeout: float) -> socket.socket:
     """A control connection; starts the agent when `mode` is "auto" and none answers. `timeout` in seconds."""
     end = time.monotonic() + timeout
     path = os.path.join(run_dir, "agent.sock")
+    ended = 0
     while True:
         reap()
         found = try_connect(path)
         if found is not None:
             return found
         if mode == "auto":
-            found = _spawn_locked(run_dir, job, path, min(end, time.monotonic() + START_TIMEOUT))
+            try:
+                found = _spawn_locked(run_dir, job, path, min(end, time.monotonic() + START_TIMEOUT))
+            except _Ended as gone:
+                ended += 1
+                if ended == _STARTS:
+                    raise gone.error from None
+                continue
             if found is not None:
                 return found
         if time.monotonic() > end:
@@ -108,7 +125,9 @@ def _spawn_locked(run_dir: str, job: str, path: str, end: float) -> socket.socke
     try:
         lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:  # an agent that left took the run directory with it
-        os.makedirs(run_dir, mode=0o700, exist_ok=True)
+        for folder in (os.path.dirname(run_dir), run_dir):  # makedirs would give the mode to the last one only
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o700)
         return None
     try:
         try:
@@ -123,7 +142,10 @@ def _spawn_locked(run_dir: str, job: str, path: str, end: float) -> socket.socke
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # nobody answers on it, and nobody but the lock's holder makes one
         log_start = _log_size(run_dir)
-        child = start(run_dir, job)
+        try:
+            child = start(run_dir, job)
+        except FileNotFoundError:
+            return None  # an agent that left took the run directory with it
         while time.monotonic() < end:
             found = try_connect(path)
             if found is not None:
@@ -132,7 +154,10 @@ def _spawn_locked(run_dir: str, job: str, path: str, end: float) -> socket.socke
                 found = try_connect(path)
                 if found is not None:
                     return found  # another one was quicker
-                raise _start_error(run_dir, log_start, f"the agent ended at its start (exit code {child.returncode})")
+                error = _start_error(run_dir, log_start, f"the agent ended at its start (exit code {child.returncode})")
+                if child.returncode <= 0:  # 0: it leaves on SIGTERM; a fault of its own has another code
+                    raise _Ended(error)
+                raise error
             time.sleep(0.005)
         child.kill()
         child.wait()

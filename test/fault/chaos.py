@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Random kills of agent and ranks, and the proof that no sample was lost or repeated: `npm run test:chaos`.
+
+    npm run test:chaos -- --trials 200 --seed 1            200 trials
+    npm run test:chaos -- --seed 1 --trial 17 --keep DIR   one of them again; its files stay in DIR
+
+Each trial (chaos_trial.py) runs 2 to 8 ranks over a small data set, strikes 1 to 5 times (kill -9, SIGTERM, SIGSTOP and SIGCONT
+of the agent, of ranks, of everything), starts the job again from the newest state that all ranks have, sometimes in another
+world size, and then checks: counts of ids, ids of each step and proofs against an unbroken run, evaluations, leftovers. Exit 1
+when a trial failed, or a start on a machine left alone took 2 s or more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python" / "src"), str(ROOT / "python" / "tests")]
+
+import chaos_checks as checks  # noqa: E402
+import chaos_processes as processes  # noqa: E402
+from chaos_rank import Board, Spec, know, tokens_of  # noqa: E402
+from chaos_trial import Plan, Result, Trial, environment, plan, start_rank  # noqa: E402
+from tfrecord_writer import write  # noqa: E402
+
+SAMPLES, SHARDS = 1950, 7  # 2.4 MB; no optimizer batch of the plans divides it, so epochs end inside one
+EVAL_SAMPLES = 7
+START_LIMIT = 2.0
+_NOT_OURS = ("ATHANOR_", "SLURM_", "OMPI_", "PMI_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="npm run test:chaos --", description="random kills; nothing lost or repeated")
+    add = parser.add_argument
+    add("--trials", type=int, default=20, help="how many (default 20)")
+    add("--seed", type=int, default=1, help="of the whole run (default 1)")
+    add("--trial", type=int, help="only this one: what a failed trial prints")
+    add("--seconds", type=float, help="begin no further trial after this time")
+    add("--keep", type=Path, help="folder for the files of trials, which stay there")
+    add("--no-start-limit", action="store_true", help=f"starts of {START_LIMIT:.0f} s or more are no failure")
+    return parser.parse_args()
+
+
+def make_data(folder: Path, samples: int, shards: int) -> Path:
+    """Shards of unequal size whose rows are functions of their ids."""
+    folder.mkdir()
+    numbers = list(range(samples))
+    begin = 0
+    for shard in range(shards):
+        end = samples if shard == shards - 1 else begin + (shard + 1) * 2 * samples // (shards * (shards + 1))
+        write(
+            folder / f"part-{shard}.tfrecord",
+            ({"id": n, "input_ids": tokens_of(n).tolist(), "attention_mask": [1] * len(tokens_of(n))} for n in numbers[begin:end]),
+        )
+        begin = end
+    return folder
+
+
+class Unbroken:
+    """The same run on one rank that nobody touches: what the broken one must have been given."""
+
+    def __init__(self, folder: Path, data: Path) -> None:
+        self._folder = folder
+        self._data = data
+
+    def run(self, wanted: Plan) -> tuple[checks.Steps, Path]:
+        folder = self._folder / f"unbroken-{wanted.trial}"
+        folder.mkdir()
+        job = f"chaos-{os.getpid()}-whole"
+        spec = Spec(
+            folder=str(folder),
+            job=job,
+            generation=0,
+            world=1,
+            batch_size=wanted.global_batch,
+            global_batch=wanted.global_batch,
+            steps=wanted.steps,
+            save_every=wanted.steps,
+            pace=0.0,
+            launcher=False,
+            polite=True,
+            evaluate=None,
+            data=str(self._data),
+            options=wanted.options,
+            state=None,
+            step=0,
+            environment=environment(job, "200ms"),
+        )
+        _, status = os.waitpid(start_rank(spec, 0, Board(1)), 0)
+        left = processes.leftovers(job, 6.0)
+        if status != 0 or left:
+            raise checks.Wrong(f"the unbroken run failed: {(folder / 'rank-0-0.log').read_text()}{left}")
+        whole = checks.Generation(0, 1, wanted.global_batch, 0)
+        return checks.delivered(folder, [whole], wanted.steps, wanted.global_batch), folder / "proof"
+
+
+def main() -> int:
+    args = arguments()
+    for name in [name for name in os.environ if name.startswith(_NOT_OURS)]:
+        del os.environ[name]
+    processes.become_reaper()
+    know(SAMPLES)
+    scratch = Path(tempfile.mkdtemp(prefix="athanor-chaos-"))
+    home = args.keep or scratch
+    home.mkdir(parents=True, exist_ok=True)
+    try:
+        data = make_data(scratch / "data", SAMPLES, SHARDS)
+        evaluation = make_data(scratch / "eval", EVAL_SAMPLES, 2)
+        return trials(args, home, data, evaluation)
+    finally:
+        shutil.rmtree(scratch)
+
+
+def trials(args: argparse.Namespace, home: Path, data: Path, evaluation: Path) -> int:
+    unbroken = Unbroken(home, data)
+    began = time.monotonic()
+    results: list[Result] = []
+    failed: list[int] = []
+    numbers = range(args.trials) if args.trial is None else [args.trial]
+    for number in numbers:
+        if args.seconds is not None and time.monotonic() - began > args.seconds:
+            break
+        wanted = plan(args.seed, number)
+        folder = home / f"trial-{args.seed}-{number}"
+        folder.mkdir()
+        try:
+            steps, proof = unbroken.run(wanted)
+            trial = Trial(wanted, folder, data, evaluation, SAMPLES, EVAL_SAMPLES)
+            result = trial.run(steps, proof)
+        except checks.Wrong as error:
+            failed.append(number)
+            print(f"trial {number} FAILED: {wanted.text()}\n{error}", flush=True)
+            print(f"again: npm run test:chaos -- --seed {args.seed} --trial {number} --keep DIR", flush=True)
+            continue
+        results.append(result)
+        start = f"{max(result.starts):.2f} s" if result.starts else "-"
+        print(
+            f"trial {number}: ok in {result.seconds:.1f} s, {result.blows} blows, {result.generations} starts, slowest {start}: "
+            f"{wanted.text()}",
+            flush=True,
+        )
+        if args.keep is None:
+            shutil.rmtree(folder)
+            shutil.rmtree(proof.parent)
+    return summary(args, results, failed, time.monotonic() - began)
+
+
+def summary(args: argparse.Namespace, results: list[Result], failed: list[int], seconds: float) -> int:
+    starts = [start for result in results for start in result.starts]
+    slow = [start for start in starts if start >= START_LIMIT]
+    if starts:
+        print(f"starts: {len(starts)}, median {statistics.median(starts):.2f} s, slowest {max(starts):.2f} s")
+    print(
+        json.dumps(
+            {
+                "seed": args.seed,
+                "trials": len(results) + len(failed),
+                "failed": failed,
+                "blows": sum(result.blows for result in results),
+                "generations": sum(result.generations for result in results),
+                "slow_starts": len(slow),
+                "seconds": round(seconds, 1),
+            }
+        )
+    )
+    if slow and not args.no_start_limit:
+        print(f"{len(slow)} starts took {START_LIMIT:.0f} s or more")
+    return 1 if failed or not results or (slow and not args.no_start_limit) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
