@@ -2,7 +2,7 @@
  * `npm test`: set-up, then every check of the repository, with minutes for each, and one closing line
  * `N passed, N failed, N skipped` over both languages. Exit 1 on any failure.
  *
- * `npm test -- --only lint|ts|py|e2e` runs a part. Lines of the suites carry a `│ ` in front, so that nothing a test
+ * `npm test -- --only lint|ts|py|e2e|fault` runs a part. Lines of the suites carry a `│ ` in front, so that nothing a test
  * prints can look like the closing line. A suite that crashes or passes its deadline counts as a failure; with CI=true so
  * does a test skipped for a missing tool (reason begins with "skipped: ").
  */
@@ -12,7 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ensureSetup, main, root } from "./setup.mjs";
 
-const PARTS = ["lint", "ts", "py", "e2e"];
+const PARTS = ["lint", "ts", "py", "e2e", "fault"];
 const bin = (name) => join(root, "node_modules", ".bin", name);
 const running = new Set();
 
@@ -50,7 +50,6 @@ await main(async () => {
 /** In order. A suite without `counts` is one check. `limit` in minutes. */
 function suites(python, scratch) {
   const pySources = ["python", "test/e2e", "test/fault", "examples", "bench"].filter((path) => hasFile(path, ".py"));
-  const whole = ["test/e2e", "test/fault"].filter((path) => hasFile(path, ".py"));
   const pytest = (name, part, paths, limit) => {
     const xml = join(scratch, `${name.replaceAll(" ", "-")}.xml`);
     const args = [
@@ -112,7 +111,8 @@ function suites(python, scratch) {
       counts: () => JSON.parse(readFileSync(json, "utf8")),
     },
     pytest("python tests", ["py"], ["python/tests"], 20),
-    ...(whole.length > 0 ? [pytest("end to end", ["e2e"], whole, 40)] : []),
+    pytest("end to end", ["e2e"], ["test/e2e"], 40),
+    pytest("faults", ["fault"], ["test/fault"], 20),
   ];
 }
 

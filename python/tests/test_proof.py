@@ -53,6 +53,20 @@ def test_later_sessions_supersede_and_world_size_may_change(tmp_path: Path) -> N
     assert proof_total(str(tmp_path)) == (8, 7)
 
 
+def test_launches_from_the_same_place_that_a_kill_cut_short(tmp_path: Path) -> None:
+    """Ranks die before they saved anything: the next launch has the same start, and perhaps the same world size."""
+    write(tmp_path, 0, 4, 8, 100, [(8, 1, 100)])
+    write(tmp_path, 1, 4, 8, 101, [(8, 1, 100)])
+    for moment, rank in ((200, 2), (201, 0), (202, 1), (203, 3)):
+        write(tmp_path, rank, 4, 8, moment, [(8, 1, 1), (12, 1, 1)])
+    assert proof_total(str(tmp_path)) == (8, 8)
+    write(tmp_path, 0, 2, 8, 300, [(8, 2, 100)])  # another world between two launches
+    assert proof_total(str(tmp_path)) == (2, 100)
+    for moment, rank in ((400, 3), (401, 2), (402, 1), (403, 0)):
+        write(tmp_path, rank, 4, 8, moment, [(8, 1, 2), (12, 1, 2), (16, 1, 2)])
+    assert proof_total(str(tmp_path)) == (12, 24)
+
+
 def test_damage_is_an_error_with_its_place(tmp_path: Path) -> None:
     path = write(tmp_path, 0, 1, 0, 100, [(0, 4, 1)])
     lines = path.read_text().splitlines()

@@ -221,7 +221,12 @@ export class Run {
 }
 
 function readersOf(parts: RunParts, random: boolean): Readers {
-  return { sessions: parts.localRanks.length * parts.stride, batch: parts.batch, step: parts.batch * parts.world, random };
+  return {
+    sessions: parts.localRanks.length * parts.stride,
+    batch: parts.batch,
+    step: parts.batch * parts.world,
+    random,
+  };
 }
 
 /**

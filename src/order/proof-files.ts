@@ -2,8 +2,9 @@
  * Proof files: reads what the ranks wrote, decides which lines count, and compares them with the order.
  *
  * Which lines count: files (and, where positions go back inside a file, its parts) of equal `start` and `world`
- * with different ranks are one *session*; sessions follow each other in the order of their `time`. A line of a
- * session at or after the start of a later session is superseded. What is left is compared step by step where
+ * with different ranks are one *session*; sessions follow each other in the order of their `time`. A rank that comes again
+ * with the same start and world begins its session anew, last in that order. A line of a session at or after the start of a
+ * later session is superseded. What is left is compared step by step where
  * all ranks of the session have a line.
  *
  * @example
@@ -147,12 +148,12 @@ export function readProof(files: readonly ProofText[]): Proof {
       part.lines.push(step);
     }
   }
-  const sessions = group(parts);
-  const { steps, supersededLines } = merge(sessions);
+  const { sessions, supersededLines } = group(parts);
+  const merged = merge(sessions);
   return {
-    steps,
+    steps: merged.steps,
     sessions: sessions.length,
-    supersededLines,
+    supersededLines: supersededLines + merged.supersededLines,
     tornLines,
     views: [...views],
     states: [...states.values()],
@@ -192,18 +193,27 @@ function place(text: string, file: string, line: number): number {
   throw new ProofInvalid(`position ${text} is beyond 2^53`, { file, line });
 }
 
-function group(parts: readonly Part[]): Session[] {
+function group(parts: readonly Part[]): { sessions: Session[]; supersededLines: number } {
   const sessions: Session[] = [];
+  let supersededLines = 0;
   // Array.sort is stable: parts of one file (equal times) stay in their order.
   for (const part of [...parts].sort((a, b) => a.time - b.time)) {
     const { world, start, number, rank } = part;
-    const session = sessions.findLast(
-      (s) => s.world === world && s.start === start && s.number === number && !s.parts.has(rank),
-    );
-    if (session !== undefined) session.parts.set(rank, part);
-    else sessions.push({ world, start, number, parts: new Map([[rank, part]]) });
+    // Behind a session of another world it is another launch, though a kill may have left the first one without this rank.
+    const since = sessions.findLastIndex((s) => s.world !== world) + 1;
+    const at = sessions.findLastIndex((s, i) => i >= since && s.start === start && s.number === number);
+    const session = sessions[at] ?? { world, start, number, parts: new Map<number, Part>() };
+    const replaced = session.parts.get(rank);
+    if (replaced !== undefined) {
+      // The rank was started again from the same place before all ranks had saved a later one: a new launch. Ranks that
+      // it did not reach a line of keep their old part until theirs comes.
+      supersededLines += replaced.lines.length;
+      sessions.splice(at, 1);
+    }
+    if (replaced !== undefined || at < 0) sessions.push(session);
+    session.parts.set(rank, part);
   }
-  return sessions;
+  return { sessions, supersededLines };
 }
 
 function merge(sessions: readonly Session[]): { steps: ProofStep[]; supersededLines: number } {

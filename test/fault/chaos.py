@@ -4,10 +4,10 @@
     npm run test:chaos -- --trials 200 --seed 1            200 trials
     npm run test:chaos -- --seed 1 --trial 17 --keep DIR   one of them again; its files stay in DIR
 
-Each trial (chaos_trial.py) runs 2 to 8 ranks over a small data set, strikes 1 to 5 times (kill -9, SIGTERM, SIGSTOP and SIGCONT
-of the agent, of ranks, of everything), starts the job again from the newest state that all ranks have, sometimes in another
-world size, and then checks: counts of ids, ids of each step and proofs against an unbroken run, evaluations, leftovers. Exit 1
-when a trial failed, or a start on a machine left alone took 2 s or more.
+Each trial (chaos_trial.py) runs 2 to 8 ranks over a small data set, strikes 1 to 5 times (kill -9, SIGTERM, SIGSTOP
+and SIGCONT of the agent, of ranks, of everything), starts the job again from the newest state that all ranks have,
+sometimes in another world size, and then checks: counts of ids, ids of each step and proofs against an unbroken run,
+evaluations, leftovers. Exit 1 when a trial failed, or a start that nothing disturbed took 2 s or more.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def make_data(folder: Path, samples: int, shards: int) -> Path:
         end = samples if shard == shards - 1 else begin + (shard + 1) * 2 * samples // (shards * (shards + 1))
         write(
             folder / f"part-{shard}.tfrecord",
-            ({"id": n, "input_ids": tokens_of(n).tolist(), "attention_mask": [1] * len(tokens_of(n))} for n in numbers[begin:end]),
+            (
+                {"id": n, "input_ids": tokens_of(n).tolist(), "attention_mask": [1] * len(tokens_of(n))}
+                for n in numbers[begin:end]
+            ),
         )
         begin = end
     return folder
@@ -143,8 +146,8 @@ def trials(args: argparse.Namespace, home: Path, data: Path, evaluation: Path) -
         results.append(result)
         start = f"{max(result.starts):.2f} s" if result.starts else "-"
         print(
-            f"trial {number}: ok in {result.seconds:.1f} s, {result.blows} blows, {result.generations} starts, slowest {start}: "
-            f"{wanted.text()}",
+            f"trial {number}: ok in {result.seconds:.1f} s, {result.blows} blows, {result.generations} starts, "
+            f"slowest {start}: {wanted.text()}",
             flush=True,
         )
         if args.keep is None:

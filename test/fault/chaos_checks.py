@@ -65,7 +65,9 @@ def delivered(folder: Path, generations: list[Generation], steps: int, global_ba
         for step in range(generation.step + 1, end + 1):
             found[step] = sorted(by_step.get(step, []))
             if len(found[step]) != global_batch:
-                raise Wrong(f"step {step} of generation {generation.number} has {len(found[step])} of {global_batch} rows")
+                raise Wrong(
+                    f"step {step} of generation {generation.number} has {len(found[step])} of {global_batch} rows"
+                )
     return found
 
 
@@ -111,7 +113,9 @@ def check_evaluations(folder: Path, generations: list[Generation], steps: int, e
             if step % every == 0:
                 due = [-(-samples // generation.world)] * generation.world
                 if sorted(seen.get(step, [])) != list(range(samples)) or batches[step] != due:
-                    raise Wrong(f"evaluation after step {step} gave {seen.get(step)} in {batches.get(step)} batches a rank")
+                    raise Wrong(
+                        f"evaluation after step {step} gave {seen.get(step)} in {batches.get(step)} batches a rank"
+                    )
 
 
 def check_proofs(proof: Path, unbroken: Path, steps: int, global_batch: int) -> None:

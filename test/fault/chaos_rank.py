@@ -1,6 +1,7 @@
 """One rank of a chaos trial: a numpy-only trainer that writes down what it was given and where it stood.
 
-Runs in a fork of `chaos_trial.py` (importing numpy in eight fresh processes costs more than a trial). In the trial's folder:
+Runs in a fork of `chaos_trial.py` (importing numpy in eight fresh processes costs more than a trial). In the trial's
+folder:
 
     ids-GEN-RANK.bin       one record a batch, int64: step, micro step, then the ids decoded from the rows
     eval-GEN-RANK.bin      one record an evaluation batch: step, micro step, id (-1: a row that only fills up)
@@ -99,7 +100,9 @@ def check_rows(batch: dict[str, Any], known: list[np.ndarray[Any, np.dtype[np.in
 def run(spec: Spec, rank: int, board: Board) -> None:
     os.environ.update(spec.environment)
     if spec.launcher:
-        os.environ.update(RANK=str(rank), WORLD_SIZE=str(spec.world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(spec.world))
+        os.environ.update(
+            RANK=str(rank), WORLD_SIZE=str(spec.world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(spec.world)
+        )
     folder = Path(spec.folder)
     name = f"{spec.generation}-{rank}"
     log = append(folder / f"rank-{name}.log")

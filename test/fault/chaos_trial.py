@@ -1,7 +1,7 @@
 """One chaos trial: a run of 2 to 8 ranks that is hit again and again, and brought back as a launcher would.
 
-`plan(seed, trial, …)` fixes everything that chance decides. When the blows land against the run's own progress is up to the
-machine, so a replay meets the same plan and not the same microsecond.
+`plan(seed, trial)` fixes everything that chance decides. When the blows land against the run's own progress is up to
+the machine, so a replay meets the same plan and not the same microsecond.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chaos_checks import Generation, Wrong
 from chaos_rank import EVAL_EVERY, Board, Spec, run
 
 # A batch may take this long under a stopped agent on a busy machine; a trial takes 1 to 5 s.
-HANG_SECONDS = 15.0
+HANG_SECONDS = 60.0
 AGENT_DEATHS = ("agent kill", "agent term", "agent stop kill", "everything kill")
 BLOWS = (
     *("agent kill", "agent term", "agent stop", "agent stop kill"),
@@ -71,7 +71,9 @@ class Plan:
     def text(self) -> str:
         extras = [name for name in ("evaluate", "fresh_index", "launcher") if getattr(self, name)]
         blows = ", ".join(blow.kind for blow in self.blows)
-        return f"{self.mode} {self.options['last']} G={self.global_batch} steps={self.steps} {' '.join(extras)} [{blows}]"
+        return (
+            f"{self.mode} {self.options['last']} G={self.global_batch} steps={self.steps} {' '.join(extras)} [{blows}]"
+        )
 
 
 def plan(seed: int, trial: int) -> Plan:
@@ -309,10 +311,14 @@ class Trial:
         return None
 
     def _is_due(self, blow: Blow, elapsed: float, counts: list[int], since: list[int], due: int, crew: Crew) -> bool:
-        if blow.kind in AGENT_DEATHS and self._since_death is not None:
-            # Three deaths without a batch between are an error by design: each rank gets its batch first.
-            if any(counts[rank] <= self._since_death[rank] for rank in crew.living):
-                return False
+        before = self._since_death
+        # Three deaths without a batch between are an error by design: each rank gets its batch first.
+        if (
+            blow.kind in AGENT_DEATHS
+            and before is not None
+            and any(counts[rank] <= before[rank] for rank in crew.living)
+        ):
+            return False
         if blow.by_time:
             return elapsed >= blow.after
         return max(counts) >= max(since) + 1 + int(blow.after * 0.5 * max(0, due - max(since)))

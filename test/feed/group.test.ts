@@ -92,7 +92,10 @@ test("windows smaller than a batch: a batch needs more rows at once than a windo
 });
 
 test("a batch of more rows than all reads ahead bring: the lane's own room holds them", async () => {
-  const small = writeShards(Array.from({ length: 100 }, () => 4), 10);
+  const small = writeShards(
+    Array.from({ length: 100 }, () => 4),
+    10,
+  );
   const options: OrderOptions = { ...windows, globalBatch: 200, lanes: 1, window: 7 };
   const rig = await Rig.open(small, options, { batch: 100, world: 2, patience: impatient });
   try {

@@ -57,6 +57,25 @@ test("killed, then resumed twice at other world sizes: later lines supersede, no
   }
 });
 
+test("launches from the same place that a kill cut short: the last one counts, whichever ranks the others had", () => {
+  const cut = (files: ProofText[], ranks: number[]) => files.filter((_, rank) => ranks.includes(rank));
+  const again = served(4, 24, 48, 3, 5000);
+  for (const files of [
+    [...served(4, 24, 0, 3, 1000), ...cut(served(4, 24, 48, 2, 2000), [1, 2]), ...again],
+    [
+      ...served(4, 24, 0, 3, 1000),
+      ...cut(served(4, 24, 48, 1, 2000), [1, 2, 3]),
+      ...cut(served(2, 24, 48, 1, 3000), [0]),
+      ...again,
+    ],
+    [...served(4, 24, 0, 3, 1000), ...served(4, 24, 48, [2, 1, 1, 1], 2000), ...again],
+  ]) {
+    const report = check(files);
+    assert.equal(report.difference, undefined);
+    assert.deepEqual([report.steps, report.rows, report.incomplete, report.gaps], [5, 120, 0, []]);
+  }
+});
+
 test("a rank that has no line yet leaves the step uncompared", () => {
   const report = check(served(2, 24, 0, [3, 2], 1000));
   assert.deepEqual([report.steps, report.incomplete], [2, 1]);

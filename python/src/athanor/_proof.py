@@ -125,25 +125,33 @@ class _Part(NamedTuple):
     world: int
     start: int
     time: int
+    number: int  # of the part in its file
     lines: list[tuple[int, int, int]]
 
 
 def proof_total(folder: str, upto: int | None = None) -> ProofTotal:
     """Rows and sum over all ranks of the steps before position `upto` (default: all).
 
-    The rule of src/order/proof-files.ts: parts of equal world size and start with different ranks are one session;
-    sessions follow each other by time; lines at or after the start of a later session are superseded. A last line that
-    a kill cut off is left out; any other fault is ATH_PROOF_INVALID."""
+    The rule of src/order/proof-files.ts: parts of equal world size, start and number in their file with different ranks
+    are one session; sessions follow each other by time, and one that a rank begins anew is the last; lines at or after
+    the start of a later session are superseded. A last line that a kill cut off is left out; any other fault is
+    ATH_PROOF_INVALID."""
     parts = [part for path in sorted(Path(folder).glob("*-*.jsonl")) for part in _read(path)]
     sessions: list[dict[int, _Part]] = []
     for part in sorted(parts, key=lambda part: part.time):
-        for session in reversed(sessions):
-            first = next(iter(session.values()))
-            if (first.world, first.start) == (part.world, part.start) and part.rank not in session:
-                session[part.rank] = part
+        session: dict[int, _Part] = {}
+        for at, earlier in reversed(list(enumerate(sessions))):
+            first = next(iter(earlier.values()))
+            if first.world != part.world:
+                break  # another launch, though a kill may have left an earlier one without this rank
+            if (first.start, first.number) == (part.start, part.number):
+                session = earlier
+                if part.rank in session:  # started again from the same place: a new launch
+                    del sessions[at]
                 break
-        else:
-            sessions.append({part.rank: part})
+        if not session or part.rank in session:
+            sessions.append(session)
+        session[part.rank] = part
     rows = total = 0
     limit = upto
     for session in reversed(sessions):
@@ -168,7 +176,7 @@ def _read(path: Path) -> list[_Part]:
                 if value["version"] != 1:
                     raise ValueError(f"version {value['version']}")
                 rank, world, start, moment = (int(value[key]) for key in ("rank", "world", "start", "time"))
-                parts.append(_Part(rank, world, start, moment, []))
+                parts.append(_Part(rank, world, start, moment, 0, []))
             else:
                 step = (int(value["position"]), int(value["rows"]), int(value["sum"]))
                 if not parts:
@@ -176,7 +184,7 @@ def _read(path: Path) -> list[_Part]:
                 part = parts[-1]
                 if part.lines and step[0] < part.lines[-1][0] + part.lines[-1][1]:
                     # The rank went back (a new epoch after `break`): from here on a session of its own.
-                    part = part._replace(start=step[0], lines=[])
+                    part = part._replace(start=step[0], number=part.number + 1, lines=[])
                     parts.append(part)
                 part.lines.append(step)
         except (ValueError, KeyError, TypeError) as error:
