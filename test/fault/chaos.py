@@ -146,8 +146,8 @@ def trials(args: argparse.Namespace, home: Path, data: Path, evaluation: Path) -
         results.append(result)
         start = f"{max(result.starts):.2f} s" if result.starts else "-"
         print(
-            f"trial {number}: ok in {result.seconds:.1f} s, {result.blows} blows, {result.generations} starts, "
-            f"slowest {start}: {wanted.text()}",
+            f"trial {number}: ok in {result.seconds:.1f} s, ranks {'-'.join(map(str, result.worlds))}, "
+            f"{result.blows} blows, slowest start {start}: {wanted.text()}",
             flush=True,
         )
         if args.keep is None:
@@ -168,7 +168,7 @@ def summary(args: argparse.Namespace, results: list[Result], failed: list[int], 
                 "trials": len(results) + len(failed),
                 "failed": failed,
                 "blows": sum(result.blows for result in results),
-                "generations": sum(result.generations for result in results),
+                "launches": sum(len(result.worlds) for result in results),
                 "slow_starts": len(slow),
                 "seconds": round(seconds, 1),
             }

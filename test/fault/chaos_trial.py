@@ -46,7 +46,7 @@ class Blow:
     by_time: bool
     lasts: float  # seconds: of a stop, or until the launcher sees the dead rank
     rank: float  # which one
-    world: float  # of the next generation
+    shape: tuple[int, int] | None  # world and batch size of the next launch; None: the same
     hard: bool  # the launcher ends the other ranks with SIGKILL, else with SIGTERM
 
 
@@ -57,7 +57,7 @@ class Plan:
     mode: str
     options: dict[str, Any]
     global_batch: int
-    worlds: tuple[int, ...]
+    shape: tuple[int, int]  # world and batch size of the first launch
     steps: int
     save_every: int
     pace: float
@@ -91,7 +91,7 @@ def plan(seed: int, trial: int) -> Plan:
             by_time=chance.random() < 0.4,
             lasts=chance.uniform(0.0, 0.8),
             rank=chance.random(),
-            world=chance.random(),
+            shape=None if chance.random() < 0.4 else shape(chance, global_batch),
             hard=chance.random() < 0.5,
         )
         for _ in range(chance.randint(1, 5))
@@ -102,7 +102,7 @@ def plan(seed: int, trial: int) -> Plan:
         mode=mode,
         options=options,
         global_batch=global_batch,
-        worlds=WORLDS[global_batch],
+        shape=shape(chance, global_batch),
         steps=chance.randint(30, 110),
         save_every=chance.choice((1, 1, 3, 7)),
         pace=chance.choice((0.0, 0.002, 0.005)),
@@ -115,10 +115,17 @@ def plan(seed: int, trial: int) -> Plan:
     )
 
 
+def shape(chance: random.Random, global_batch: int) -> tuple[int, int]:
+    """A world size and a batch size that make the global batch, in one step or with accumulation."""
+    world = chance.choice(WORLDS[global_batch])
+    share = global_batch // world
+    return world, chance.choice([size for size in (share, share // 2, 1) if size > 0 and share % size == 0])
+
+
 @dataclass
 class Result:
     plan: Plan
-    generations: int = 0
+    worlds: list[int] = field(default_factory=list)  # of each launch
     blows: int = 0
     starts: list[float] = field(default_factory=list)  # seconds from launch to a first batch on all ranks, undisturbed
     seconds: float = 0.0
@@ -208,6 +215,7 @@ class Trial:
         self.generations: list[Generation] = []
         self.result = Result(plan)
         self._blows = list(plan.blows)
+        self._shape = plan.shape
         self._since_death: list[int] | None = None  # batches of each rank when the agent last died
         self._later: list[tuple[float, list[int], int]] = []  # (when, pids, signal)
 
@@ -216,7 +224,7 @@ class Trial:
         began = time.monotonic()
         crew = None
         try:
-            crew = self._launch()
+            crew = self._launch(self.plan.shape)
             while crew is not None:
                 crew = self._supervise(crew)
             self._deliver_late(now=True)
@@ -236,16 +244,15 @@ class Trial:
 
     # -- the launcher
 
-    def _launch(self, choice: float = 0.0) -> Crew:
+    def _launch(self, shape: tuple[int, int] | None) -> Crew:
         """All ranks, from the newest state that all ranks of an earlier generation have."""
         plan = self.plan
         step, state = checks.newest_state(self.folder, self.generations)
-        world = plan.worlds[int(choice * len(plan.worlds))]
-        share = plan.global_batch // world
-        batch_size = share // 2 if share % 2 == 0 and choice * 1000 % 1 < 0.5 else share
+        world, batch_size = shape or self._shape
+        self._shape = (world, batch_size)
         number = len(self.generations)
         self.generations.append(Generation(number, world, batch_size, step))
-        self.result.generations += 1
+        self.result.worlds.append(world)
         self._since_death = None
         options = dict(plan.options)
         if plan.fresh_index:
@@ -299,13 +306,13 @@ class Trial:
                 if blow.kind in ("rank kill", "rank term", "ranks kill", "everything kill"):
                     crew.end(blow.hard)
                     self._note_start(crew)
-                    return self._launch(blow.world)
+                    return self._launch(blow.shape)
                 since, at = counts, now
             time.sleep(0.003)
         self._note_start(crew)
         missing = [rank for rank in range(spec.world) if crew.board.done(rank) != due]
         if missing and crew.killed:  # killed at its very end, behind the launcher's back
-            return self._launch(0.5)
+            return self._launch(None)
         if missing:
             raise Wrong(f"ranks {missing} ended early")
         return None
