@@ -114,7 +114,10 @@ export class Lane {
     const next = this.planned[0];
     const pass = next?.pass ?? this.pass;
     const row = next?.laneRows[0] ?? this.cursor;
-    return order.resolved.from + pass * order.epochLength + row * order.lanes + this.number;
+    // With `drop` the last rows of a pass are never served: behind them the next pass is due, however many they are.
+    return (
+      order.resolved.from + pass * order.epochLength + Math.min(row * order.lanes + this.number, order.epochLength)
+    );
   }
 
   find(pass: number, row: number): number {

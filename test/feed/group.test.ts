@@ -91,6 +91,17 @@ test("windows smaller than a batch: a batch needs more rows at once than a windo
   }
 });
 
+test("drop leaves out more rows than a lane reads ahead: the next epoch comes", async () => {
+  const options: OrderOptions = { ...windows, globalBatch: 120, lanes: 1, window: 7, last: "drop" };
+  const rig = await Rig.open(folder, options, { batch: 20, world: 2, patience: impatient });
+  try {
+    assert.equal(rig.order.epochLength, 1920);
+    await readAll([rig], 2, 100);
+  } finally {
+    await rig.close();
+  }
+});
+
 test("a batch of more rows than all reads ahead bring: the lane's own room holds them", async () => {
   const small = writeShards(
     Array.from({ length: 100 }, () => 4),
