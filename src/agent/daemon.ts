@@ -10,6 +10,8 @@ import { parseDuration, parseSize } from "../base/units.ts";
 import { VERSION } from "../base/version.ts";
 import { Server } from "./server.ts";
 
+let leaving = false;
+
 export async function main(): Promise<void> {
   try {
     await start();
@@ -48,25 +50,29 @@ async function start(): Promise<void> {
     decodeThreads: values["decode-threads"] === undefined ? defaultDecodeThreads() : Number(values["decode-threads"]),
     ioThreads: Number(values["io-threads"]),
     checkCrc: !values["no-crc"],
-    leave: () => leave(server, "no session left"),
+    leave: () => void leave(server, "no session left"),
   });
-  process.on("SIGTERM", () => leave(server, "SIGTERM"));
-  process.on("SIGINT", () => leave(server, "SIGINT"));
+  process.on("SIGTERM", () => void leave(server, "SIGTERM"));
+  process.on("SIGINT", () => void leave(server, "SIGINT"));
   process.on("SIGHUP", () => undefined);
   process.on("uncaughtException", (error) => {
     server.warn(`internal error: ${JSON.stringify(toErrorRecord(error))}`);
-    leave(server, "internal error");
+    void leave(server, "internal error");
   });
   await server.listen();
   server.log(`agent ${VERSION} (pid ${process.pid}) of job ${values.job} is ready`);
 }
 
-/** A thread that hangs in a read of a lost target would keep the process for ever: then it ends itself the hard way. */
-function leave(server: Server, why: string): void {
+/**
+ * `process.exit` joins every thread, and one that hangs in a call on a lost target would keep it for ever: then the
+ * process ends itself the hard way.
+ */
+async function leave(server: Server, why: string): Promise<void> {
+  if (leaving) return;
+  leaving = true;
   server.log(`agent leaves: ${why}`);
-  server.close();
-  if (server.busyThreads()) process.kill(process.pid, "SIGKILL");
-  else process.exit(0);
+  if (await server.close()) process.exit(0);
+  process.kill(process.pid, "SIGKILL");
 }
 
 /** Half of what the machine, or the container if it allows less, has free. */

@@ -11,6 +11,7 @@ import { Decoders } from "../feed/decoders.ts";
 import { PATIENCE } from "../feed/early.ts";
 import { Budget, Group } from "../feed/group.ts";
 import { parseState } from "../order/state.ts";
+import type { HungRequest } from "../storage/io-pool.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { SessionDisagrees } from "./errors.ts";
@@ -112,10 +113,10 @@ export class Server implements House {
   }
 
   /**
-   * Removes the socket and stops; does not wait for a read that hangs. Nothing stays behind, save the log where it
-   * holds more than a start, and a run directory that somebody else made.
+   * Removes the socket, hangs up and ends the I/O threads; false: one of them is in a call that hangs. Nothing stays
+   * behind, save the log where it holds more than a start, and a run directory that somebody else made.
    */
-  close(): void {
+  close(): Promise<boolean> {
     rmSync(this.socketPath, { force: true });
     rmSync(join(this.runDir, "spawn.lock"), { force: true });
     if (!this.noteworthy) rmSync(join(this.runDir, "agent.log"), { force: true });
@@ -123,6 +124,9 @@ export class Server implements House {
     if (basename(parent) === `athanor-${process.getuid?.()}`)
       for (const folder of [this.runDir, parent]) removeEmpty(folder);
     this.net.close();
+    // Before storage: its end is no error of theirs.
+    for (const session of this.sessions) session.drop();
+    return this.storage.close();
   }
 
   /** Writes to the log something that is worth keeping when the agent has left. */
@@ -201,16 +205,16 @@ export class Server implements House {
   }
 
   /** The oldest call that hangs, in words. */
-  hanging(): string | undefined {
-    const [oldest] = this.storage.hanging().toSorted((a, b) => b.sinceMs - a.sinceMs);
-    if (oldest === undefined) return undefined;
-    const { op, path, offset, target, sinceMs } = oldest;
-    return `storage: ${op} of ${path} at byte ${offset} hangs for ${formatDuration(sinceMs / 1000)} (target ${target})`;
+  withHanging(why: string): string {
+    const [oldest] = this.storage.hanging();
+    if (oldest === undefined) return why;
+    // Another loader's call tells of a mount that both may use.
+    return why.includes(oldest.path) ? `${why} (target ${oldest.target})` : `${why}; ${callText(oldest)}`;
   }
 
-  /** Is a call on a data mount under way? It may be one that never returns. */
-  busyThreads(): boolean {
-    return this.storage.stats().inFlight > 0;
+  oldestCall(): string | undefined {
+    const [oldest] = this.storage.hanging(0);
+    return oldest === undefined ? undefined : callText(oldest);
   }
 
   stats(group: Group | undefined): Record<string, unknown> {
@@ -225,7 +229,9 @@ export class Server implements House {
       reserved: this.budget.reserved,
       memory: this.budget.total,
       storage: this.storage.stats(),
-      ...(group === undefined ? {} : { stages: group.view.clocks, shardsOpened: group.view.source.shardsOpened }),
+      ...(group === undefined
+        ? {}
+        : { stages: group.view.clocks, shardsOpened: group.view.source.shardsOpened, waits: group.waits() }),
     };
   }
 
@@ -315,6 +321,10 @@ function differences(a: Hello, b: Hello): string[] {
   return Object.keys(y)
     .filter((name) => x[name] !== y[name])
     .map((name) => `${name} is ${String(y[name])}, not ${String(x[name])}`);
+}
+
+function callText({ op, path, offset, target, sinceMs }: HungRequest): string {
+  return `storage: ${op} of ${path} at byte ${offset} for ${formatDuration(sinceMs / 1000)} (target ${target})`;
 }
 
 function removeEmpty(folder: string): void {

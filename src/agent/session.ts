@@ -31,8 +31,10 @@ export interface House {
   forget(session: Session): void;
   warnings(hello: Hello, group: Group): string[];
   stats(group: Group | undefined): Record<string, unknown>;
-  /** The oldest call that hangs, in words. */
-  hanging(): string | undefined;
+  /** `why` a session waits, with the oldest storage call that hangs. */
+  withHanging(why: string): string;
+  /** The oldest storage call under way, in words. */
+  oldestCall(): string | undefined;
   log(text: string): void;
   /** Something worth keeping when the agent has left. */
   warn(text: string): void;
@@ -218,10 +220,10 @@ export class Session {
   }
 
   private why(): string {
-    const hanging = this.house.hanging();
-    if (hanging !== undefined) return hanging;
-    if (this.member === undefined || this.joined === undefined) return "opening the data set";
-    return this.joined.group.why(this.member.batcher);
+    if (this.member === undefined || this.joined === undefined) {
+      return `opening the data set; ${this.house.oldestCall() ?? "nothing is being read"}`;
+    }
+    return this.house.withHanging(this.joined.group.why(this.member.batcher));
   }
 
   private expectMember(): Member {
@@ -244,6 +246,12 @@ export class Session {
     this.bell?.write(RING);
     this.end();
     this.socket.end();
+  }
+
+  /** Hangs up without a word, as if the agent had died: the client goes on with another one. */
+  drop(): void {
+    this.end();
+    this.socket.destroy();
   }
 
   private end(): void {

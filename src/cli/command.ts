@@ -3,13 +3,11 @@
  * never keeps the process from ending.
  */
 import { once } from "node:events";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
 import { Progress } from "../base/progress.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 
-const PATIENCE_MS = 2000;
 let threadsHang = false;
 
 /** Whether a command left an I/O thread in a call that does not return. */
@@ -28,10 +26,8 @@ export async function withStorage<Result>(work: (storage: PosixStorage) => Promi
   try {
     return await work(storage);
   } finally {
-    // After an error other reads may still be under way; those of a working file system return at once.
-    for (let waited = 0; storage.stats().inFlight > 0 && waited < PATIENCE_MS; waited += 10) await sleep(10);
-    threadsHang ||= storage.stats().inFlight > 0;
-    await storage.close();
+    // After an error other reads may still be under way.
+    threadsHang ||= !(await storage.close());
   }
 }
 

@@ -105,6 +105,11 @@ export class Batcher {
     return this.state === "feed" ? (nowNs() - this.since) / 1e6 : 0;
   }
 
+  /** Seconds it has been waiting for what `waitsFor` says. */
+  get seconds(): number {
+    return this.state === "idle" ? 0 : (nowNs() - this.since) / 1e9;
+  }
+
   get waitsFor(): "trainer" | "feed" | "idle" {
     return this.state;
   }

@@ -147,6 +147,15 @@ export class Group {
     return "the session is closing";
   }
 
+  /** For whom each session waits: `feed` for rows, `trainer` for a free slot; and for how long. */
+  waits(): { rank: number; waitsFor: Batcher["waitsFor"]; seconds: number }[] {
+    return [...this.seats].map(({ request, batcher }) => ({
+      rank: request.rank,
+      waitsFor: batcher.waitsFor,
+      seconds: batcher.seconds,
+    }));
+  }
+
   close(): void {
     clearInterval(this.watch);
     for (const seat of this.seats) this.remove(seat);

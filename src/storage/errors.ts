@@ -9,18 +9,20 @@ export const NotFound = defineError("ATH_NOT_FOUND", 3);
 export const AccessDenied = defineError("ATH_ACCESS_DENIED", 3);
 export const NotAFile = defineError("ATH_NOT_A_FILE", 2);
 
-/** What a thread tells of a failed call: errno name, text, and the path it concerns. */
+/** What a thread tells of a failed call: errno name, text, the path it concerns, and how far a read had come. */
 export interface SystemFault {
   code: string;
   message: string;
   path: string;
+  byteOffset: number | undefined;
 }
 
 /** Faults that a fresh handle can cure: an evicted client, a restarted server, a lost object that came back. */
 export const RETRIED: ReadonlySet<string> = new Set(["ESTALE", "ESHUTDOWN", "EIO", "ETIMEDOUT", "EINTR", "EAGAIN"]);
 
-/** The clear error of one errno. `byteOffset`: where the read was meant to begin. */
-export function systemError(fault: SystemFault, byteOffset?: number, tries = 1): Error {
+/** The clear error of one errno. `begin`: where the read was meant to begin. */
+export function systemError(fault: SystemFault, begin?: number, tries = 1): Error {
+  const byteOffset = fault.byteOffset ?? begin;
   const where = byteOffset === undefined ? { file: fault.path } : { file: fault.path, byteOffset };
   const cause = fault.message;
   switch (fault.code) {

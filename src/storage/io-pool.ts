@@ -4,8 +4,12 @@
  *
  * A call that is older than a second no longer counts as a working thread: if work waits, another thread is
  * started (up to `perNode` in all), so that one lost target cannot stop reads of the others. A call that is
- * older than `hangAfterMs` is reported; its promise stays open and its buffer untouched until it returns.
+ * older than three seconds no longer counts for its target, but no other call for the same file is started before it
+ * returns: on a mount of many servers one lost file holds up nothing but itself. A call that is older than
+ * `hangAfterMs` is reported; its promise stays open and its buffer untouched until it returns.
  */
+import { dirname } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Worker } from "node:worker_threads";
 import { spawnThread } from "../base/threads.ts";
 import { StorageIo } from "./errors.ts";
@@ -15,7 +19,7 @@ import type { IoCall, IoReply, IoRequest, IoResults } from "./io-thread.ts";
 export interface HungRequest {
   path: string;
   offset: number;
-  op: keyof IoResults;
+  op: IoRequest["op"];
   target: string;
   sinceMs: number;
 }
@@ -47,15 +51,24 @@ interface Job {
   target: string;
   since: number;
   reported: boolean;
+  /** Has lasted for so long that it does not count for its target any more. */
+  stuck: boolean;
   onThread: ((thread: IoThread) => void) | undefined;
   resolve(value: never): void;
   reject(error: unknown): void;
 }
 
-/** A started thread; `job` is what it does now. */
+interface Closing {
+  path: string;
+  since: number;
+  reported: boolean;
+}
+
+/** A started thread; `job` is what it does now, behind it `closings`. A close may hang like any other call. */
 export interface IoThread {
   worker: Worker;
   job: Job | undefined;
+  closings: Closing[];
 }
 
 /** Thrown inside storage and turned into a clear error there. */
@@ -69,12 +82,16 @@ export class FaultError extends Error {
 
 /** A thread in one call for longer is not counted as working. */
 const SLOW_MS = 1000;
+/** A call under way for longer leaves its place to calls for other files of its target. */
+const STUCK_MS = 3000;
 
 export class IoPool {
   private readonly options: IoPoolOptions;
   private readonly threads = new Set<IoThread>();
   private readonly queue: Job[] = [];
   private readonly inFlight = new Map<string, number>();
+  /** Stuck calls by path. */
+  private readonly stuck = new Map<string, number>();
   private watchdog: NodeJS.Timeout | undefined;
   private closed = false;
   private requests = 0;
@@ -94,26 +111,32 @@ export class IoPool {
     if (this.closed) return Promise.reject(closedError(request));
     return new Promise<IoResults[Op]>((resolve, reject) => {
       const settle = resolve as (value: never) => void;
-      this.queue.push({ request, target, since: 0, reported: false, onThread, resolve: settle, reject });
+      const job = { request, target, since: 0, reported: false, stuck: false, onThread, resolve: settle, reject };
+      this.queue.push(job);
       this.pump();
     });
   }
 
   /** Closes a descriptor in the thread that opened it, behind whatever that thread does now. */
   closeIn(thread: IoThread, path: string, fd: number): void {
-    if (!this.closed && this.threads.has(thread))
-      thread.worker.postMessage({ op: "close", path, fd } satisfies IoRequest);
+    if (this.closed || !this.threads.has(thread)) return;
+    thread.closings.push({ path, since: performance.now(), reported: false });
+    thread.worker.ref();
+    thread.worker.postMessage({ op: "close", path, fd } satisfies IoRequest);
+    this.startWatch();
   }
 
-  hanging(): HungRequest[] {
+  /** Calls that have been under way for `forMs` or longer, the oldest first. */
+  hanging(forMs = this.options.hangAfterMs): HungRequest[] {
     const now = performance.now();
     return [...this.threads]
-      .filter(({ job }) => job !== undefined && now - job.since >= this.options.hangAfterMs)
-      .map(({ job }) => hungRequest(job!, now));
+      .flatMap((thread) => callOf(thread, now) ?? [])
+      .filter(({ sinceMs }) => sinceMs >= forMs)
+      .sort((a, b) => b.sinceMs - a.sinceMs);
   }
 
   stats(): IoPoolStats {
-    const busy = [...this.threads].filter(({ job }) => job !== undefined).length;
+    const busy = [...this.threads].filter(isBusy).length;
     return {
       requests: this.requests,
       bytesRead: this.bytesRead,
@@ -125,34 +148,39 @@ export class IoPool {
     };
   }
 
-  /** Ends the threads. Waits for idle ones only: a hung one may never return. */
-  async close(): Promise<void> {
-    if (this.closed) return;
+  /**
+   * Ends the threads, which close what they have opened. Waits for `patienceMs` at most: a call that hangs may never
+   * return. False: some thread is still in a call.
+   */
+  async close(patienceMs: number): Promise<boolean> {
+    if (this.closed) return this.threads.size === 0;
     this.closed = true;
     clearInterval(this.watchdog);
     for (const job of this.queue.splice(0)) job.reject(closedError(job.request));
-    const idle: Promise<number>[] = [];
-    for (const { worker, job } of this.threads) {
-      const ended = worker.terminate();
-      if (job === undefined) idle.push(ended);
-      else job.reject(closedError(job.request));
-    }
-    this.threads.clear();
-    await Promise.all(idle);
+    const ends = [...this.threads].map(async (thread) => {
+      thread.job?.reject(closedError(thread.job.request));
+      await thread.worker.terminate();
+      this.threads.delete(thread);
+    });
+    const patience = new AbortController();
+    const late = sleep(patienceMs, undefined, { signal: patience.signal }).catch(() => undefined);
+    await Promise.race([Promise.all(ends), late]);
+    patience.abort();
+    return this.threads.size === 0;
   }
 
   private pump(): void {
     for (let at = 0; at < this.queue.length;) {
       const job = this.queue[at]!;
       const flying = this.inFlight.get(job.target) ?? 0;
-      if (flying >= this.options.perTarget) {
+      if (flying >= this.options.perTarget || this.stuck.has(job.request.path)) {
         at++;
         continue;
       }
       const thread = this.freeThread();
       if (thread === undefined) return;
       this.queue.splice(at, 1);
-      this.inFlight.set(job.target, flying + 1);
+      add(this.inFlight, job.target, 1);
       this.start(thread, job);
     }
   }
@@ -161,8 +189,8 @@ export class IoPool {
     const now = performance.now();
     let working = 0;
     for (const thread of this.threads) {
-      if (thread.job === undefined) return thread;
-      if (now - thread.job.since < SLOW_MS) working++;
+      if (!isBusy(thread)) return thread;
+      if (now - (thread.job ?? thread.closings[0])!.since < SLOW_MS) working++;
     }
     if (working >= this.options.threads || this.threads.size >= this.options.perNode) return undefined;
     return this.spawn();
@@ -170,7 +198,7 @@ export class IoPool {
 
   private spawn(): IoThread {
     const worker = spawnThread("io", new URL("./io-thread.js", import.meta.url));
-    const thread: IoThread = { worker, job: undefined };
+    const thread: IoThread = { worker, job: undefined, closings: [] };
     worker.on("message", (reply: IoReply) => this.finish(thread, reply));
     worker.on("error", (error) => this.lose(thread, error));
     worker.on("exit", () => this.lose(thread, new Error("the I/O thread ended")));
@@ -185,10 +213,19 @@ export class IoPool {
     job.onThread?.(thread);
     thread.worker.ref();
     thread.worker.postMessage(job.request);
+    this.startWatch();
+  }
+
+  private startWatch(): void {
     this.watchdog ??= setInterval(() => this.watch(), Math.min(SLOW_MS, this.options.hangAfterMs / 2)).unref();
   }
 
   private finish(thread: IoThread, reply: IoReply): void {
+    if ("closed" in reply) {
+      thread.closings.shift();
+      if (!isBusy(thread)) thread.worker.unref();
+      return this.pump();
+    }
     const job = thread.job;
     if (job === undefined) return;
     this.release(thread, job);
@@ -203,12 +240,11 @@ export class IoPool {
 
   private release(thread: IoThread, job: Job): void {
     thread.job = undefined;
-    thread.worker.unref();
+    if (!isBusy(thread)) thread.worker.unref();
     this.requests++;
     this.busyMs += performance.now() - job.since;
-    const flying = this.inFlight.get(job.target)! - 1;
-    if (flying === 0) this.inFlight.delete(job.target);
-    else this.inFlight.set(job.target, flying);
+    if (job.stuck) add(this.stuck, job.request.path, -1);
+    else add(this.inFlight, job.target, -1);
   }
 
   private lose(thread: IoThread, error: Error): void {
@@ -223,20 +259,43 @@ export class IoPool {
 
   private watch(): void {
     const now = performance.now();
-    for (const { job } of this.threads) {
-      if (job === undefined || job.reported || now - job.since < this.options.hangAfterMs) continue;
-      job.reported = true;
-      this.options.onHang?.(hungRequest(job, now));
+    for (const thread of this.threads) {
+      const { job } = thread;
+      if (job !== undefined && !job.stuck && now - job.since >= STUCK_MS) {
+        job.stuck = true;
+        add(this.inFlight, job.target, -1);
+        add(this.stuck, job.request.path, 1);
+      }
+      const call = job ?? thread.closings[0];
+      if (call === undefined || call.reported || now - call.since < this.options.hangAfterMs) continue;
+      call.reported = true;
+      this.options.onHang?.(callOf(thread, now)!);
     }
-    // Threads that have become slow make room for others.
+    // Threads that have become slow, and places of stuck calls, make room for others.
     this.pump();
   }
 }
 
-function hungRequest(job: Job, now: number): HungRequest {
-  const { path, op } = job.request;
-  const offset = job.request.op === "read" ? job.request.offset : 0;
-  return { path, offset, op, target: job.target, sinceMs: Math.round(now - job.since) };
+function isBusy({ job, closings }: IoThread): boolean {
+  return job !== undefined || closings.length > 0;
+}
+
+function add(counts: Map<string, number>, key: string, change: number): void {
+  const count = (counts.get(key) ?? 0) + change;
+  if (count === 0) counts.delete(key);
+  else counts.set(key, count);
+}
+
+/** What a thread is doing. */
+function callOf({ job, closings: [closing] }: IoThread, now: number): HungRequest | undefined {
+  if (job === undefined) {
+    if (closing === undefined) return undefined;
+    const { path, since } = closing;
+    return { path, offset: 0, op: "close", target: `folder ${dirname(path)}`, sinceMs: Math.round(now - since) };
+  }
+  const { request, target, since } = job;
+  const offset = request.op === "read" ? request.offset : 0;
+  return { path: request.path, offset, op: request.op, target, sinceMs: Math.round(now - since) };
 }
 
 function closedError(request: IoCall): Error {

@@ -6,6 +6,7 @@
  */
 import { closeSync, fstatSync, openSync, readSync, readdirSync, statSync } from "node:fs";
 import type { BigIntStats, Dirent } from "node:fs";
+import { constants } from "node:os";
 import { parentPort } from "node:worker_threads";
 import type { SystemFault } from "./errors.ts";
 import type { NameFilter } from "./types.ts";
@@ -22,7 +23,7 @@ export interface OpenedFile extends FoundFile {
   fd: number;
 }
 
-/** `path` goes into messages; `read` uses `fd`. `close` is not answered. */
+/** `path` goes into messages; `read` uses `fd`. */
 export type IoRequest =
   | { op: "open" | "stat" | "list"; path: string }
   | { op: "names"; path: string; filter?: NameFilter }
@@ -48,26 +49,44 @@ export interface IoResults {
 
 export type IoCall = Exclude<IoRequest, { op: "close" }>;
 
-export type IoReply = { value: IoResults[keyof IoResults] } | { fault: SystemFault };
+export type IoReply = { value: IoResults[keyof IoResults] } | { fault: SystemFault } | { closed: true };
 
 /** One readSync moves at most 2^31 − 1 bytes. */
 const READ_LIMIT = 1 << 30;
+/** In a row: no signal comes that often. */
+const INTERRUPTS = 100;
 
 export function run(): void {
   const port = parentPort!;
   port.on("message", (request: IoRequest) => {
-    if (request.op === "close") closeSync(request.fd);
-    else port.postMessage(answer(request));
+    port.postMessage(request.op === "close" ? close(request.fd) : answer(request));
   });
+}
+
+/** The descriptor is gone whatever the answer is, and nothing was written through it. */
+function close(fd: number): IoReply {
+  try {
+    closeSync(fd);
+  } catch {
+    // a server that was evicted meanwhile says so here
+  }
+  return { closed: true };
 }
 
 function answer(request: IoCall): IoReply {
   try {
     return { value: perform(request) };
   } catch (error) {
-    const { code, message, path } = error as NodeJS.ErrnoException;
-    return { fault: { code: code ?? "unknown", message, path: path ?? request.path } };
+    const { message, path, byteOffset } = error as NodeJS.ErrnoException & { byteOffset?: number };
+    const code = codeOf(error as NodeJS.ErrnoException);
+    return { fault: { code, message, path: path ?? request.path, byteOffset } };
   }
+}
+
+/** Node has no name for some numbers, ESTALE among them: its code for that is "Unknown system error -116". */
+function codeOf({ code, errno }: NodeJS.ErrnoException): string {
+  if (errno === undefined || code?.startsWith("Unknown") === false) return code ?? "unknown";
+  return Object.entries(constants.errno).find(([, number]) => number === -errno)?.[0] ?? `error ${-errno}`;
 }
 
 function perform(request: IoCall): IoResults[keyof IoResults] {
@@ -95,11 +114,27 @@ function perform(request: IoCall): IoResults[keyof IoResults] {
       while (done < request.length) {
         const length = Math.min(READ_LIMIT, request.length - done);
         const target = new Uint8Array(request.buffer, request.byteOffset + done, length);
-        const bytes = readSync(request.fd, target, 0, length, request.offset + done);
+        let bytes: number;
+        try {
+          bytes = readThrough(request.fd, target, request.offset + done);
+        } catch (error) {
+          throw Object.assign(error as Error, { byteOffset: request.offset + done });
+        }
         if (bytes === 0) break;
         done += bytes;
       }
       return done;
+    }
+  }
+}
+
+/** A signal is no fault of the storage; libuv goes on after one in every call but this. */
+function readThrough(fd: number, target: Uint8Array, offset: number): number {
+  for (let interrupts = 0; ; interrupts++) {
+    try {
+      return readSync(fd, target, 0, target.byteLength, offset);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EINTR" || interrupts === INTERRUPTS) throw error;
     }
   }
 }

@@ -58,13 +58,15 @@ export interface PosixStorage extends Storage {
     offset: number,
     length: number,
   ): Promise<number>;
-  /** Calls that have been running for longer than `hangAfterMs`. */
-  hanging(): HungRequest[];
+  /** Calls that have been running for `forMs` (without it `hangAfterMs`) or longer, the oldest first. */
+  hanging(forMs?: number): HungRequest[];
   stats(): PosixStorageStats;
 }
 
 /** First try included. */
 const TRIES = 3;
+/** Calls of a working file system return sooner. */
+const PATIENCE_MS = 2000;
 
 export function createPosixStorage(options: PosixStorageOptions = {}): PosixStorage {
   return new Posix(options);
@@ -129,8 +131,8 @@ class Posix implements PosixStorage {
     });
   }
 
-  hanging(): HungRequest[] {
-    return this.pool.hanging();
+  hanging(forMs?: number): HungRequest[] {
+    return this.pool.hanging(forMs);
   }
 
   stats(): PosixStorageStats {
@@ -142,8 +144,8 @@ class Posix implements PosixStorage {
     };
   }
 
-  close(): Promise<void> {
-    return this.pool.close();
+  close(): Promise<boolean> {
+    return this.pool.close(PATIENCE_MS);
   }
 
   private call<Op extends "stat" | "list">(op: Op, path: string) {

@@ -50,5 +50,6 @@ export interface Storage {
   /** The paths of `list` without their versions: a stat asks an OST on Lustre, a name does not. What the filter leaves out is not looked at. */
   names(folder: string, filter?: NameFilter): Promise<string[]>;
   stat(uri: string): Promise<ObjectVersion & { kind: "file" | "folder" }>;
-  close(): Promise<void>;
+  /** Waits two seconds at most; false: a call hangs, and a process that exits would wait for it for ever. */
+  close(): Promise<boolean>;
 }

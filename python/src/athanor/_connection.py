@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _layout as layout
+from . import _spawn
 from ._ahead import Ahead
 from ._columns import Column, Factory
 from ._segment import Segment
@@ -145,7 +146,7 @@ class Connection:
     def hello(self, message: dict[str, Any], on_progress: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         """Sends the hello, returns the agent's view. `timeout` counts from the last line of progress."""
         self.control.send(message)
-        self.view = self._expect("view", on_progress)
+        self.view = self._expect("view", "opening the data", on_progress)
         if self.view.get("protocol") != layout.PROTOCOL:
             raise AthanorError(
                 "ATH_PROTOCOL_MISMATCH",
@@ -172,7 +173,7 @@ class Connection:
                 "slots": segment.slots,
             }
         )
-        session = self._expect("ready").get("session")
+        session = self._expect("ready", "handing over its memory").get("session")
         bell = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.bell = bell
         try:
@@ -267,7 +268,7 @@ class Connection:
         self._ahead.result()  # of another position: dropped
         self._answers.pop("seeked", None)
         self.control.send({"type": "seek", "position": str(position)})
-        seq = self._answer("seeked", self.timeout).get("seq")
+        seq = self._answer("seeked", "moving to another position").get("seq")
         if not isinstance(seq, int) or seq < self.next_seq:
             raise _garbage(f"seeked to batch {seq!r}, expected at least {self.next_seq}")
         for void in range(max(self.next_seq, seq - segment.slots), seq):
@@ -281,7 +282,7 @@ class Connection:
         self._ahead.settle()
         self._answers.pop("stats", None)
         self.control.send({"type": "stats"})
-        stats = self._answer("stats", 10.0).get("stats")
+        stats = self._answer("stats", "asking for its counters", 10.0).get("stats")
         return stats if isinstance(stats, dict) else {}
 
     def close(self, polite: bool) -> None:
@@ -313,13 +314,12 @@ class Connection:
                     return
             words[_WAITING] = n
             opened(self.segment).fence()
-            self._sleep(n, w, time.monotonic())
+            self._sleep(n, w)
         finally:
             words[_WAITING] = 0
 
-    def _sleep(self, n: int, w: int, began: float) -> None:
-        warn_at = _WARN_AT[0]
-        asked = 0.0
+    def _sleep(self, n: int, w: int) -> None:
+        watch = _Watch(self, "waiting for its next batch")
         self._ring()
         while True:
             seq = self._words[w]
@@ -327,25 +327,7 @@ class Connection:
                 return
             if seq > n:
                 raise _garbage(f"batch {seq} where batch {n} was due")
-            elapsed = time.monotonic() - began
-            if asked and ("why" in self._answers or elapsed - asked > _ANSWER_WAIT):
-                why = self._answers.pop("why", {}).get("text", "the agent does not answer")
-                if elapsed >= self.timeout:
-                    raise AthanorError(
-                        "ATH_TIMEOUT",
-                        f"{self.label} got no batch from the agent (pid {self.view.get('pid')}, {self.path}) for "
-                        f"{self.timeout:.0f} s: {why}",
-                        remedy="see to the storage that is named, or give the loader a larger timeout",
-                    )
-                log.warning("%s has waited %.0f s for its next batch: %s", self.label, elapsed, why)
-                asked = 0.0
-                warn_at = _WARN_AT[1] if elapsed < _WARN_AT[1] else (elapsed // 60.0 + 1.0) * 60.0
-            if not asked and elapsed >= min(warn_at, self.timeout):
-                self._answers.pop("why", None)
-                self.control.send({"type": "why"})
-                asked = elapsed
-            until = asked + _ANSWER_WAIT if asked else min(warn_at, self.timeout)
-            self._look(max(0.001, until - elapsed))
+            self._look(watch.look())
 
     def _look(self, timeout: float) -> None:
         """Sleeps until a socket speaks; files what the control line says."""
@@ -383,33 +365,70 @@ class Connection:
                 raise _garbage(f"a line of type {kind!r} in the middle of a session")
             self._answers[kind] = message
 
-    def _answer(self, kind: str, timeout: float) -> dict[str, Any]:
-        end = time.monotonic() + timeout
+    def _answer(self, kind: str, doing: str, timeout: float | None = None) -> dict[str, Any]:
+        watch = _Watch(self, doing, timeout)
         while kind not in self._answers:
-            left = end - time.monotonic()
-            if left <= 0:
-                raise _silent(kind, timeout)
-            self._look(left)
+            self._look(watch.look())
         return self._answers.pop(kind)
 
-    def _expect(self, kind: str, on_progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
-        end = time.monotonic() + self.timeout
+    def _expect(
+        self, kind: str, doing: str, on_progress: Callable[[dict[str, Any]], None] | None = None
+    ) -> dict[str, Any]:
+        watch = _Watch(self, doing)
         while True:
-            left = end - time.monotonic()
-            messages = self.control.receive(left) if left > 0 else None
-            if messages is None:
-                raise _silent(kind, self.timeout)
+            messages = self.control.receive(watch.look()) or []
             for at, message in enumerate(messages):
                 if message["type"] == "error":
                     raise from_record(message.get("error") or {})
                 if message["type"] == kind:
                     self._file(messages[at + 1 :])  # an error may have come with it
                     return message
-                if message["type"] != "progress":
+                if message["type"] == "why":
+                    self._file([message])
+                elif message["type"] != "progress":
                     raise _garbage(f"a line of type {message['type']!r} where {kind!r} was due")
-                end = time.monotonic() + self.timeout
-                if on_progress is not None:
-                    on_progress(message)
+                else:
+                    watch = _Watch(self, doing)
+                    if on_progress is not None:
+                        on_progress(message)
+
+
+class _Watch:
+    """A wait for the agent: asks it why, warns with its answer, gives up at the timeout."""
+
+    def __init__(self, connection: Connection, doing: str, timeout: float | None = None) -> None:
+        self._connection = connection
+        self._doing = doing
+        self._timeout = connection.timeout if timeout is None else timeout
+        self._began = time.monotonic()
+        self._warn_at = _WARN_AT[0]
+        self._asked: float | None = None
+
+    def look(self) -> float:
+        """How long to sleep before the next look, in seconds. Raises ATH_TIMEOUT; Gone when nobody is there."""
+        connection, timeout = self._connection, self._timeout
+        elapsed = time.monotonic() - self._began
+        answers = connection._answers
+        if self._asked is not None and ("why" in answers or elapsed - self._asked > _ANSWER_WAIT):
+            if "why" not in answers and _spawn.is_dead(connection.control.socket):
+                raise Gone("the agent was killed; a call on its storage hangs and keeps its sockets open")
+            why = answers.pop("why", {}).get("text", "the agent does not answer")
+            if elapsed >= timeout:
+                raise AthanorError(
+                    "ATH_TIMEOUT",
+                    f"{connection.label}, {self._doing}, got nothing from the agent "
+                    f"(pid {_spawn.peer_pid(connection.control.socket)}, {connection.path}) for {timeout:.0f} s: {why}",
+                    remedy="see to the storage that is named, or give the loader a larger timeout",
+                )
+            log.warning("%s has waited %.0f s, %s: %s", connection.label, elapsed, self._doing, why)
+            self._asked = None
+            self._warn_at = _WARN_AT[1] if elapsed < _WARN_AT[1] else (elapsed // 60.0 + 1.0) * 60.0
+        if self._asked is None and elapsed >= min(self._warn_at, timeout):
+            answers.pop("why", None)
+            connection.control.send({"type": "why"})
+            self._asked = elapsed
+        until = min(self._warn_at, timeout) if self._asked is None else self._asked + _ANSWER_WAIT
+        return max(0.001, until - elapsed)
 
 
 def opened(segment: Segment | None) -> Segment:
@@ -423,12 +442,4 @@ def _garbage(what: str) -> AthanorError:
         "ATH_PROTOCOL",
         f"the agent broke the protocol: {what}",
         remedy="end the agent and start again; if it comes back it is a defect of Athanor: report it with agent.log",
-    )
-
-
-def _silent(kind: str, timeout: float) -> AthanorError:
-    return AthanorError(
-        "ATH_TIMEOUT",
-        f"the agent sent no {kind!r} for {timeout:.0f} s",
-        remedy="look at agent.log in the run directory; end the agent if it hangs",
     )

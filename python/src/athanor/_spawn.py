@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -94,7 +95,25 @@ def try_connect(path: str) -> socket.socket | None:
                 file=path,
                 remedy="the agent hangs or the socket is not ours: end that process, or set ATHANOR_RUN_DIR",
             ) from error
+        if is_dead(peer):
+            peer.close()
+            return None
         return peer
+
+
+def peer_pid(peer: socket.socket) -> int:
+    """The process that listens at the other end; 0 when it is in a pid namespace that cannot be seen from here."""
+    return int(struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+
+
+def is_dead(peer: socket.socket) -> bool:
+    """Was the agent killed, though its socket takes connections? A thread of it in an uninterruptible call, as a read
+    of a lost Lustre target is, keeps all its descriptors open until that returns."""
+    try:
+        with open(f"/proc/{peer_pid(peer)}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return False
 
 
 def reap() -> None:
