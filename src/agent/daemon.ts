@@ -71,7 +71,7 @@ async function leave(server: Server, why: string): Promise<void> {
   if (leaving) return;
   leaving = true;
   server.log(`agent leaves: ${why}`);
-  if (await server.close()) process.exit(0);
+  if (await server.close().catch(() => false)) process.exit(0);
   process.kill(process.pid, "SIGKILL");
 }
 

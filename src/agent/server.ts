@@ -116,7 +116,7 @@ export class Server implements House {
    * Removes the socket, hangs up and ends the I/O threads; false: one of them is in a call that hangs. Nothing stays
    * behind, save the log where it holds more than a start, and a run directory that somebody else made.
    */
-  close(): Promise<boolean> {
+  async close(): Promise<boolean> {
     rmSync(this.socketPath, { force: true });
     rmSync(join(this.runDir, "spawn.lock"), { force: true });
     if (!this.noteworthy) rmSync(join(this.runDir, "agent.log"), { force: true });
