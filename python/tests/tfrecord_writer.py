@@ -45,11 +45,15 @@ def field(number: int, data: bytes) -> bytes:
 
 
 def example(features: dict[str, Any]) -> bytes:
-    """Values: int or list of int (int64_list), str (bytes_list)."""
+    """Values: int or list of int (int64_list), list of float (float_list), str (bytes_list), None (no kind)."""
     entries = b""
     for name, value in features.items():
-        if isinstance(value, str):
+        if value is None:
+            feature = b""
+        elif isinstance(value, str):
             feature = field(1, field(1, value.encode()))
+        elif isinstance(value, list) and value and isinstance(value[0], float):
+            feature = field(2, field(1, struct.pack(f"<{len(value)}f", *value)))
         else:
             numbers = value if isinstance(value, list) else [value]
             feature = field(3, field(1, b"".join(varint(n) for n in numbers)))
@@ -57,12 +61,15 @@ def example(features: dict[str, Any]) -> bytes:
     return field(1, entries)
 
 
+def frame(payload: bytes) -> bytes:
+    length = struct.pack("<Q", len(payload))
+    return length + masked(length) + payload + masked(payload)
+
+
 def write(path: Path, records: Iterable[dict[str, Any]]) -> None:
     with path.open("wb") as file:
         for record in records:
-            payload = example(record)
-            length = struct.pack("<Q", len(payload))
-            file.write(length + masked(length) + payload + masked(payload))
+            file.write(frame(example(record)))
 
 
 def from_jsonl(source: Path, target: Path) -> None:

@@ -54,8 +54,8 @@ function mergeFields(a: Field, b: Field): Field {
   const max = pick(a.max, b.max, (x, y) => x > y);
   if (min !== undefined) field.min = min;
   if (max !== undefined) field.max = max;
-  const prefix =
-    a.present === 0 ? b.prefixMask : b.present === 0 ? a.prefixMask : a.prefixMask === true && b.prefixMask === true;
+  const both = a.present > 0 && b.present > 0 && a.kind === "int64";
+  const prefix = both ? a.prefixMask === true && b.prefixMask === true : a.present === 0 ? b.prefixMask : a.prefixMask;
   if (prefix !== undefined) field.prefixMask = prefix;
   return field;
 }

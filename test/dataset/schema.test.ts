@@ -48,6 +48,14 @@ test("counts add up, bounds widen beyond 2^53, a mask stays one only if all shar
   ]);
 });
 
+test("only int64 features tell of a mask", () => {
+  const merge = new SchemaMerge("/d");
+  const text = { name: "text", kind: "bytes" as const, present: 2, minLength: 1, maxLength: 1, values: 2 };
+  merge.add("a", { fields: [text] });
+  merge.add("b", { fields: [text] });
+  assert.deepEqual(merge.result().fields, [{ ...text, present: 4, values: 4 }]);
+});
+
 test("two kinds under one name are an error that names both shards", () => {
   const merge = new SchemaMerge("/d");
   merge.add("a", { fields: [ids] });

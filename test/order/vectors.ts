@@ -1,4 +1,4 @@
-/** The committed vectors of the order (written by python/tests/order_reference.py), and small views for tests. */
+/** The committed vectors of the order (written by python/tests/order_vectors.py), and small views for tests. */
 import { readFileSync } from "node:fs";
 import type { ExtentTable, LastRule, OrderView, ResolvedOrder, ShuffleMode } from "../../src/order/types.ts";
 

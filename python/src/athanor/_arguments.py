@@ -36,7 +36,7 @@ def view_request(
 
 def agent_mode(agent: str | None) -> str:
     mode = agent or os.environ.get("ATHANOR_AGENT") or "auto"
-    one_of("agent (or ATHANOR_AGENT)", mode, ("auto", "external"))
+    one_of("agent (or ATHANOR_AGENT)", mode, ("auto", "external", "none"))
     return mode
 
 

@@ -91,8 +91,8 @@ class Epochs:
         self.step = step
         self.last = last
         self.origin = start
-        self._length = samples // global_batch * global_batch if last == "drop" else samples
-        if self._length == 0:
+        self.length = samples // global_batch * global_batch if last == "drop" else samples
+        if self.length == 0:
             raise AthanorValueError(
                 "ATH_ORDER_OPTION",
                 f'last="drop" leaves nothing of {samples} samples: one optimizer batch is {global_batch}',
@@ -103,7 +103,7 @@ class Epochs:
         """First position of an epoch."""
         if self.last == "carry":
             return self.origin + -(-epoch * self.samples // self.global_batch) * self.global_batch
-        return self.origin + epoch * self._length
+        return self.origin + epoch * self.length
 
     def epoch_of(self, position: int) -> int:
         """The epoch that a position lies in; a border belongs to the epoch that it begins."""
@@ -112,7 +112,7 @@ class Epochs:
             raise ValueError(f"position must be at least {self.origin}, got {position}")
         if self.last == "carry":
             return ahead // self.global_batch * self.global_batch // self.samples
-        return ahead // self._length
+        return ahead // self.length
 
     def steps(self, epoch: int) -> int:
         """Steps of an epoch: the same number on all ranks."""

@@ -18,7 +18,7 @@ from . import _arguments, _layout, _ranks, _rundir, _state
 from ._columns import Array, Factory
 from ._epochs import Epochs, batch_sizes
 from ._proof import ProofFile
-from ._session import Request, Session
+from ._session import AnySession, Request, session_for
 from ._steps import Steps
 
 log = logging.getLogger("athanor")
@@ -58,7 +58,8 @@ class Loader:
         proof_dir: writes `RANK-START.jsonl` there: what was handed out, as sums that `athanor state verify` recomputes.
         transform: called with each batch after it was copied; its result is handed out.
         timeout: seconds without a batch after which ATH_TIMEOUT is raised. Default 540, under torch's watchdog.
-        agent: "auto" (start one if there is none) or "external". Default: ATHANOR_AGENT, else "auto".
+        agent: "auto" (start one if there is none), "external", or "none": no daemon, each rank reads for itself, in
+            plain Python and slowly. Default: ATHANOR_AGENT, else "auto".
         state: what `state_dict()` returned, to go on from there.
         identities: adds `_position`, `_shard_key` (its 64 bits) and `_record`, one int64 a row.
 
@@ -144,7 +145,7 @@ class Loader:
             stride=_stride,
             offset=_offset,
         )
-        self._session: Session | None = None
+        self._session: AnySession | None = None
         self._proof: ProofFile | None = None
         self._closed = False
         self._state: _state.State | None = None  # the order's state; its position is not kept up to date
@@ -343,7 +344,7 @@ class Loader:
         self._goes_on = False
         self._generation += 1
 
-    def _live(self) -> Session:
+    def _live(self) -> AnySession:
         """The session of this process; a forked child opens one of its own."""
         if self._closed:
             raise RuntimeError("the loader is closed")
@@ -351,7 +352,7 @@ class Loader:
         if session is not None and session.pid == os.getpid():
             return session
         self._hang_up()
-        self._session = Session(
+        self._session = session_for(
             self._request, self._factory(), self._identities or self._proof_dir is not None or self.last == "pad"
         )
         return self._session

@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from . import _layout as layout
 from . import _rundir, _spawn, _state
@@ -23,6 +23,9 @@ from ._connection import Connection, Gone, Taken
 from ._ranks import Ranks
 from ._segment import Segment
 from .errors import AthanorError
+
+if TYPE_CHECKING:
+    from .reference.session import DirectSession
 
 log = logging.getLogger("athanor")
 T = TypeVar("T")
@@ -40,7 +43,7 @@ class Request:
 
     ranks: Ranks
     job: str
-    agent: str  # "auto" | "external"
+    agent: str  # "auto" | "external" | "none"
     mode: str  # "stream" | "random"
     view: dict[str, Any]
     order: dict[str, Any]
@@ -258,6 +261,18 @@ class Session:
             self._finalizer = None
         if connection is not None:
             connection.close(polite)
+
+
+AnySession = Union[Session, "DirectSession"]
+
+
+def session_for(request: Request, factory: Factory, identities: bool) -> AnySession:
+    """A session with the agent, or with agent="none" one that reads the data itself."""
+    if request.agent != "none":
+        return Session(request, factory, identities)
+    from .reference.session import DirectSession
+
+    return DirectSession(request, factory, identities)
 
 
 def _columns(view: dict[str, Any], request: Request) -> tuple[list[Column], int]:

@@ -6,10 +6,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from ._session import Session
-
 if TYPE_CHECKING:
     from ._loader import Loader
+    from ._session import AnySession
 
 Batch = dict[str, Any]
 
@@ -37,7 +36,7 @@ class Steps:
         self._index = loader._offset
         self._size = epochs.step
         self._end = epochs.begin(self._epoch + 1)
-        self._session: Session | None = None
+        self._session: AnySession | None = None
 
     def __next__(self) -> Batch:
         if self._over:

@@ -76,12 +76,15 @@ _VALUE_CODES = frozenset(
 )
 
 
+def error(code: str, what: str, **fields: Any) -> AthanorError:
+    """An AthanorError of the class that its code has."""
+    return (AthanorValueError if code in _VALUE_CODES else AthanorError)(code, what, **fields)
+
+
 def from_record(record: dict[str, Any]) -> AthanorError:
     """The error that an agent sent as `{"code", "message", "file", "record", "byteOffset", "remedy", "cause"}`."""
-    code = str(record.get("code", "ATH_INTERNAL"))
-    kind = AthanorValueError if code in _VALUE_CODES else AthanorError
-    return kind(
-        code,
+    return error(
+        str(record.get("code", "ATH_INTERNAL")),
         str(record.get("message", "the agent gave no message")),
         file=record.get("file"),
         record=record.get("record"),

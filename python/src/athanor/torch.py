@@ -22,7 +22,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from . import _arguments, _loader, _ranks, _rundir, _state
 from ._columns import Array, Factory
 from ._epochs import Epochs
-from ._session import Request, Session
+from ._session import AnySession, Request, session_for
 
 __all__ = ["AthanorDataset", "DeepSeekDataset", "Loader", "state_of"]
 
@@ -218,7 +218,7 @@ class DeepSeekDataset(Dataset[Batch]):
             batch_size=_GET_ROWS,
             timeout=_arguments.positive("timeout", timeout),
         )
-        self._session: Session | None = None
+        self._session: AnySession | None = None
         self._length: int | None = None
         self._following = 0
         self._jumps = 0
@@ -259,10 +259,10 @@ class DeepSeekDataset(Dataset[Batch]):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_session": None}
 
-    def _live(self) -> Session:
+    def _live(self) -> AnySession:
         if self._session is None or self._session.pid != os.getpid():
             self.close()
-            self._session = Session(self._request, _plain, False)
+            self._session = session_for(self._request, _plain, False)
         return self._session
 
     def _look_at(self, wanted: list[int]) -> None:

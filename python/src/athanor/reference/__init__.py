@@ -1,0 +1,18 @@
+"""The order, its state and its proof in plain Python, and readers of shards: slow, readable, the oracle of the tests.
+
+`Loader(agent="none")` stands on it: the way out where a daemon is forbidden.
+
+>>> from athanor.reference import View
+>>> what = {"source": "/data", "index_dir": None, "columns": None, "max_length": 512, "pad_id": 0, "strict": False}
+>>> view = View(what, {"seed": "7", "global_batch": 64})
+>>> [view.order.locate(position).sample for position in range(64)]     # the first optimizer batch, in file order
+"""
+
+from __future__ import annotations
+
+from .order import Order, Resolved, Totals, resolve
+from .state import order_of, state_of
+from .tfrecord import read_tfrecord
+from .view import View, shard_key
+
+__all__ = ["Order", "Resolved", "Totals", "View", "order_of", "read_tfrecord", "resolve", "shard_key", "state_of"]

@@ -1,0 +1,173 @@
+"""From a schema and a view to the columns of a batch, and records into them.
+
+The rules of `src/feed/columns.ts`: a feature of one value in every record is a scalar; a list of ones and then zeros is
+kept as its length; `attention_mask` of data that stores none is the length of `input_ids`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._columns import Factory
+from ..errors import AthanorError, error
+from .example import Feature, example_of
+from .tfrecord import Batch
+
+_MASK = "attention_mask"
+_MAX_COLUMNS = 64
+_STORED = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "prefix": np.uint32, "length": np.uint32}
+Array = np.ndarray[Any, np.dtype[Any]]
+FieldInfo = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """`storage`: i32, i64, f32: `width` values, padded; prefix, length: a 0/1 matrix by its leading ones."""
+
+    name: str
+    feature: str
+    storage: str
+    width: int
+    scalar: bool
+    pad: int
+
+    @property
+    def is_mask(self) -> bool:
+        return self.storage in ("prefix", "length")
+
+    def empty(self, rows: int) -> Array:
+        shape = (rows,) if self.is_mask or self.scalar else (rows, self.width)
+        return np.zeros(shape, _STORED[self.storage])
+
+    def deliver(self, factory: Factory, stored: Array) -> Any:
+        """`stored`: rows of `empty`'s kind → memory of the user, as int64 or float32."""
+        dtype: np.dtype[Any] = np.dtype(np.float32 if self.storage == "f32" else np.int64)
+        shape = (len(stored), self.width) if self.is_mask else stored.shape
+        given, target = factory(shape, dtype)
+        target[...] = np.arange(self.width) < stored[:, None] if self.is_mask else stored
+        return given
+
+    def put(self, feature: Feature | None, target: Array, row: int) -> tuple[bool, str]:
+        """Writes one record's feature; (was it cut, what is wrong with it or "")."""
+        wanted = {"f32": "float", "length": ""}.get(self.storage, "int64")
+        count, values = (0, None) if feature is None else (feature.size, feature.values)
+        if feature is not None and wanted and feature.kind != wanted:
+            return False, f"holds a list of {feature.kind}, expected {wanted}"
+        kept = min(count, self.width)
+        if self.storage == "length":
+            target[row] = kept
+        elif self.storage == "prefix":
+            ones = 0 if values is None else int(np.count_nonzero(values == 1))
+            if values is not None and ((values[:ones] != 1).any() or (values[ones:] != 0).any()):
+                return False, "breaks the mask, which must be ones followed by zeros"
+            target[row] = min(ones, self.width)
+        else:
+            if values is not None and self.storage == "i32" and (values != values.astype(np.int32)).any():
+                return False, "has a value that does not fit int32"
+            line = target[row : row + 1] if self.scalar else target[row]
+            line[kept:] = self.pad
+            if values is not None:
+                line[:kept] = values[:kept]
+        return count > self.width, ""
+
+
+def columns_of(fields: list[FieldInfo], view: dict[str, Any], root: str) -> list[Column]:
+    """Delivered columns; `view`: the hello's. Raises ATH_COLUMN_UNKNOWN."""
+    numeric = [field for field in fields if field["kind"] != "bytes"]
+    names = view["columns"]
+    if names is None:
+        names = [field["name"] for field in numeric]
+        if not names:
+            found = ", ".join(f"{field['name']} ({field['kind']})" for field in fields) or "no feature at all"
+            raise error(
+                "ATH_COLUMN_UNKNOWN",
+                f"no numeric feature to train on: found {found}",
+                file=root,
+                remedy="text has to be tokenised first",
+            )
+        if "input_ids" in names and _MASK not in names:
+            names = [*names, _MASK]
+    if len(names) > _MAX_COLUMNS:
+        raise error(
+            "ATH_COLUMN_UNKNOWN",
+            f"{len(names)} columns are too many: at most {_MAX_COLUMNS} can be delivered",
+            file=root,
+            remedy="name those that training needs with columns=",
+        )
+    return [_column(name, fields, numeric, view, root) for name in names]
+
+
+def _column(name: str, fields: list[FieldInfo], numeric: list[FieldInfo], view: dict[str, Any], root: str) -> Column:
+    width = int(view["max_length"])
+    field = next((field for field in fields if field["name"] == name), None)
+    if field is None:
+        ids = next((other for other in numeric if other["name"] == "input_ids"), numeric[0] if numeric else None)
+        if name == _MASK and ids is not None:
+            return Column(name, ids["name"], "length", width, False, 0)
+        found = ", ".join(other["name"] for other in fields)
+        raise error(
+            "ATH_COLUMN_UNKNOWN",
+            f"column {name} is not in the data: found {found}",
+            file=root,
+            remedy="see `athanor inspect`",
+        )
+    if field["kind"] == "bytes":
+        raise error(
+            "ATH_COLUMN_UNKNOWN",
+            f"column {name} holds text or bytes, which cannot be delivered as numbers",
+            file=root,
+            remedy="leave it out of columns, or tokenise the data first",
+        )
+    scalar = field["minLength"] == 1 and field["maxLength"] == 1
+    pad = int(view["pad_id"]) if name in ("input_ids", "labels") else 0
+    if field["kind"] == "float":
+        storage = "f32"
+    elif field.get("prefixMask") is True and not scalar:
+        storage = "prefix"
+    else:
+        low, high = int(field.get("min", "0")), int(field.get("max", "0"))
+        storage = "i32" if low >= -(2**31) and high < 2**31 else "i64"
+    return Column(name, name, storage, 1 if scalar else width, scalar, pad)
+
+
+class Rows:
+    """Decoded samples: stored columns, and the identity of each row."""
+
+    def __init__(self, columns: list[Column], count: int) -> None:
+        self.columns = columns
+        self.stored = [column.empty(count) for column in columns]
+        self.ids = np.zeros((count, 4), np.uint64)  # position (not known here), shard key, record, token
+        self.truncated = np.zeros(count, bool)
+        self._names = {column.feature.encode() for column in columns}
+        self._filled = 0
+
+    def add(self, file: str, key: int, batch: Batch, i: int, strict: bool) -> None:
+        """Record i of a batch as the next row. Raises ATH_RECORD_MALFORMED, ATH_FEATURE_KIND, ATH_VALUE_RANGE and, if
+        `strict`, ATH_ROW_TOO_LONG."""
+        row = self._filled
+        features = example_of(file, batch, i, self._names)
+        for column, target in zip(self.columns, self.stored):
+            cut, wrong = column.put(features.get(column.feature.encode()), target, row)
+            self.truncated[row] |= cut
+            if wrong:
+                raise AthanorError(
+                    "ATH_FEATURE_KIND" if wrong.startswith("holds") else "ATH_VALUE_RANGE",
+                    f'feature "{column.feature}" {wrong}',
+                    file=file,
+                    record=batch.record + i,
+                    byte_offset=batch.record_offset(i),
+                    remedy="run `athanor index` again: the shard has changed",
+                )
+        if strict and self.truncated[row]:
+            raise AthanorError(
+                "ATH_ROW_TOO_LONG",
+                "a list is longer than max_length, and strict=True forbids cutting it",
+                file=file,
+                record=batch.record + i,
+                remedy="raise max_length or set strict=False",
+            )
+        self.ids[row, 1:3] = key, batch.record + i
+        self._filled = row + 1

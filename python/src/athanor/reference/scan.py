@@ -1,0 +1,224 @@
+"""An index made in memory, for data that has none: each shard read whole, once, every CRC checked.
+
+The same blocks, counts, schema and fingerprints as `athanor index`; nothing is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+import numpy as np
+
+from ..errors import AthanorError
+from .crc import crc32c
+from .example import Feature, example_of
+from .files import DataFile, Found, is_known_non_data
+from .index import RESTART_EVERY, RUN_BLOCKS, Index, Shard, Table, data_fingerprint
+from .inflate import PlainBytes, StreamBytes
+from .tfrecord import Batch, batches, check_payloads, encoding_of
+
+log = logging.getLogger("athanor")
+
+BLOCK_BYTES = 4 << 20
+# Plain Python reads some 10 MB/s here, and each rank does it: 10 GB would take longer than a collective waits.
+_MAX_BYTES = 10e9
+
+
+class Field:
+    """What the records of a shard say of one feature."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.kind = ""
+        self.present = self.values = self.max_length = 0
+        self.min_length = 0
+        self.low: int | None = None
+        self.high: int | None = None
+        self.prefix = True
+
+    def add(self, feature: Feature) -> None:
+        self.kind = feature.kind
+        self.min_length = feature.size if self.present == 0 else min(self.min_length, feature.size)
+        self.max_length = max(self.max_length, feature.size)
+        self.present += 1
+        self.values += feature.size
+        if feature.kind == "int64" and feature.size > 0:
+            values = feature.values
+            low, high = int(values.min()), int(values.max())
+            self.low = low if self.low is None else min(self.low, low)
+            self.high = high if self.high is None else max(self.high, high)
+            ones = int(np.count_nonzero(values == 1))
+            self.prefix &= bool((values[:ones] == 1).all() and (values[ones:] == 0).all())
+
+    def merge(self, other: Field) -> None:
+        """`other`: the feature in another shard; both were seen in at least one record."""
+        self.min_length = min(self.min_length, other.min_length)
+        self.prefix &= other.prefix
+        self.present += other.present
+        self.values += other.values
+        self.max_length = max(self.max_length, other.max_length)
+        if other.low is not None and other.high is not None:
+            self.low = other.low if self.low is None else min(self.low, other.low)
+            self.high = other.high if self.high is None else max(self.high, other.high)
+
+    def described(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "name": self.name,
+            "kind": self.kind,
+            "present": self.present,
+            "minLength": self.min_length,
+            "maxLength": self.max_length,
+            "values": self.values,
+        }
+        if self.kind == "int64":
+            found["prefixMask"] = self.prefix
+            if self.low is not None:
+                found["min"], found["max"] = str(self.low), str(self.high)
+        return found
+
+
+def scan_all(found: Found, source: str) -> Index:
+    """The index of a set that has none. Raises the first fault of a shard, and ATH_INDEX_NEEDED above 10 GB."""
+    sizes = [os.stat(os.path.join(found.root, path)).st_size for path in found.paths]
+    if sum(sizes) > _MAX_BYTES:
+        raise AthanorError(
+            "ATH_INDEX_NEEDED",
+            f"the data has no index, and {sum(sizes) / 1e9:.0f} GB are too many to read at the start of a job",
+            file=source,
+            remedy=f"run `athanor index {source}` once before",
+        )
+    log.info("no index beside the data: reading %d files to make one in memory", len(sizes))
+    shards: list[Shard] = []
+    tables: dict[int, Table] = {}
+    fields: dict[str, tuple[Field, str]] = {}
+    refused: AthanorError | None = None
+    for path in found.paths:
+        try:
+            shard, table, seen = scan_shard(found.root, path)
+        except AthanorError as error:
+            if error.code != "ATH_NOT_FORMAT" or not is_known_non_data(path):
+                raise
+            refused = refused or error
+            continue
+        tables[len(shards)] = table
+        shards.append(shard)
+        for field in seen:
+            known, where = fields.setdefault(field.name, (field, path))
+            if known.kind != field.kind:
+                raise AthanorError(
+                    "ATH_SCHEMA_CONFLICT",
+                    f'feature "{field.name}" holds {field.kind} values here and {known.kind} values in '
+                    f"{found.root}/{where}",
+                    file=os.path.join(found.root, path),
+                    remedy="all shards of a set share a schema: move one of the two elsewhere",
+                )
+            if known is not field:
+                known.merge(field)
+    if not shards:
+        raise AthanorError(
+            "ATH_NO_SHARDS",
+            f"none of {len(sizes)} files is a shard",
+            file=source,
+            cause=None if refused is None else refused.what,
+        )
+    names = sorted(fields, key=_code_units)
+    described = [fields[name][0].described() for name in names]
+    return Index(found.root, found.index_dir, shards, described, data_fingerprint(shards), tables)
+
+
+def scan_shard(root: str, path: str) -> tuple[Shard, Table, list[Field]]:
+    file = DataFile(os.path.join(root, path))
+    encoding = encoding_of(file)
+    crc = 0
+
+    def seen(data: bytes) -> None:
+        nonlocal crc
+        crc = crc32c(data, crc)
+
+    source = PlainBytes(file, 0, file.size, seen) if encoding == "plain" else StreamBytes(file, encoding, seen)
+    first_record: list[int] = []
+    offsets: list[int] = []
+    restart_start: list[int] = []
+    restarts: list[int] = []
+    fields: dict[bytes, Field] = {}
+    block = -1
+    records = end = 0
+    for batch in batches(source):
+        good, fault = check_payloads(file.path, batch, 0, len(batch.starts))
+        for i in range(good):
+            offset = batch.record_offset(i)
+            if offset // BLOCK_BYTES != block:
+                block = offset // BLOCK_BYTES
+                first_record.append(records)
+                offsets.append(offset)
+                restart_start.append(len(restarts))
+            if (records - first_record[-1]) % RESTART_EVERY == 0:
+                restarts.append(offset - offsets[-1])
+            _fold(file.path, batch, i, fields)
+            records += 1
+            end = offset + int(batch.lengths[i]) + 16
+        if fault is not None:
+            raise fault
+    borders = np.array([*first_record, records], np.int64)
+    counts = np.diff(borders)
+    held = [field for field in fields.values() if field.kind]
+    for field in held:
+        field.prefix &= field.values > 0
+    shard = Shard(
+        path=path,
+        size=file.size,
+        mtime_ns=file.mtime_ns,
+        records=records,
+        tokens=max((field.values for field in held if field.kind == "int64"), default=0),
+        crc32c=crc,
+        encoding=encoding,
+        blocks=len(offsets),
+        largest_block=int(counts.max(initial=0)),
+        run_records=[int(counts[run : run + RUN_BLOCKS].sum()) for run in range(0, len(counts), RUN_BLOCKS)],
+    )
+    table = Table(
+        first_record=borders,
+        segment_offset=np.array(offsets, np.int64),
+        segment_length=np.diff(np.array([*offsets, end] if offsets else [0], np.int64)),
+        restart_start=np.array([*restart_start, len(restarts)], np.int64),
+        restarts=np.array(restarts, np.int64),
+    )
+    return shard, table, held
+
+
+def _fold(file: str, batch: Batch, i: int, fields: dict[bytes, Field]) -> None:
+    features = example_of(file, batch, i)
+    for name in features:
+        if name not in fields:
+            try:
+                fields[name] = Field(name.decode())
+            except UnicodeDecodeError as error:
+                raise AthanorError(
+                    "ATH_RECORD_MALFORMED",
+                    "payload is no tf.train.Example: the name of a feature is not UTF-8",
+                    file=file,
+                    record=batch.record + i,
+                    byte_offset=batch.record_offset(i),
+                    remedy="write the shard again with tf.train.Example records",
+                ) from error
+    for name, field in fields.items():
+        feature = features.get(name)
+        if feature is not None and field.kind not in ("", feature.kind):
+            raise AthanorError(
+                "ATH_FEATURE_KIND",
+                f'feature "{field.name}" holds a list of {feature.kind}, expected {field.kind}',
+                file=file,
+                record=batch.record + i,
+                byte_offset=batch.record_offset(i),
+                remedy="write the feature with one kind in all records",
+            )
+    for name, feature in features.items():
+        if feature is not None:
+            fields[name].add(feature)
+
+
+def _code_units(name: str) -> bytes:
+    """JavaScript's order of strings."""
+    return name.encode("utf-16-be")

@@ -1,0 +1,108 @@
+"""`Loader(agent="none")`: what `_session.Session` is to a loader, with no agent behind it.
+
+Each rank reads and decodes its own rows in its own process, in plain Python: the same batches, states and proofs, some
+hundred times slower. Nothing is started and nothing is written.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+from .. import _layout as layout
+from .._columns import Factory
+from .._connection import Taken
+from .._session import Request
+from .._state import State
+from .view import Gathered, View
+
+
+class DirectSession:
+    """Same use as `_session.Session`."""
+
+    deaths = 0
+
+    def __init__(self, request: Request, factory: Factory, identities: bool) -> None:
+        self.request = request
+        self.pid = os.getpid()
+        self.truncated = 0
+        self.copy_ns = 0
+        self._factory = factory
+        self._identities = identities
+        self._view: View | None = None
+
+    def view(self, state: State | None, override: bool = False) -> dict[str, Any]:
+        """What an agent answers to the hello, as far as a loader reads it."""
+        view = self._view
+        if view is None:
+            view = self._view = View(self.request.view, self.request.order, state, override)
+        resolved = view.order.resolved
+        return {
+            "samples": str(view.order.samples),
+            "columns": [{"name": column.name} for column in view.columns],
+            "order": {
+                "shuffle": resolved.shuffle,
+                "held": resolved.held,
+                "lanes": resolved.lanes,
+                "window": resolved.window,
+                "extent": resolved.extent,
+                "last": resolved.last,
+                "global_batch": resolved.global_batch,
+                "from": str(resolved.start),
+            },
+            "position": str(view.position),
+            "state": view.state(view.position),
+        }
+
+    def start(self, position: int, state: State) -> None:
+        """Nothing is read ahead, so there is nothing to move."""
+
+    def next(self, expect: int, state: State) -> Taken:
+        """The batch at position `expect`."""
+        view = self._opened(state)
+        ranks, batch = self.request.ranks, self.request.batch_size
+        positions, valid = view.order.deal(expect, ranks.world * batch, ranks.world, ranks.rank)
+        # Rows beyond the end of an epoch repeat the last one; a rank that has none gets zeros.
+        rows = view.rows(positions[:valid]).padded(positions)
+        rows.ids[:valid, 3] |= np.uint64(1 << 32)
+        truncated = int(np.count_nonzero(rows.truncated[:valid]))
+        self.truncated += truncated
+        flags = layout.FLAG_PADDED if valid < batch else 0
+        return Taken(self._deliver(rows), flags, truncated, rows.ids if self._identities else None, expect)
+
+    def get(self, indices: list[int]) -> dict[str, Any]:
+        """Samples by number in file order."""
+        rows = self._opened(None).samples(np.array(indices, np.int64))
+        self.truncated += int(np.count_nonzero(rows.truncated))
+        return self._deliver(rows)
+
+    def delivered(self, position: int) -> None:
+        """Nothing is read ahead."""
+
+    def agent_stats(self) -> dict[str, Any]:
+        return {}
+
+    def hang_up(self) -> None:
+        """The next batch is read anew; there is nobody to hang up on."""
+
+    def close(self) -> None:
+        if self._view is not None:
+            self._view.close()
+            self._view = None
+
+    def _opened(self, state: State | None) -> View:
+        self.view(state)
+        if self._view is None:
+            raise RuntimeError("the session is not open")
+        return self._view
+
+    def _deliver(self, rows: Gathered) -> dict[str, Any]:
+        began = time.perf_counter_ns()
+        batch = {
+            column.name: column.deliver(self._factory, stored) for column, stored in zip(rows.columns, rows.stored)
+        }
+        self.copy_ns += time.perf_counter_ns() - began
+        return batch
