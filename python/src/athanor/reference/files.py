@@ -161,8 +161,9 @@ def _files(source: str, path: str) -> tuple[str, list[str]]:
         DataFile(path).close()  # raises: there is no such file
         raise AthanorError("ATH_NOT_A_FILE", "is not a plain file", file=path)
     prefix = "/".join(parts[:first]) or "/"
-    pattern = glob_pattern("/".join(parts[first:]))
-    names = [name for name in _names_below(prefix) if pattern.fullmatch(name)]
+    glob = "/".join(parts[first:])
+    # Only what the glob can match is looked at: a broken link or a forbidden folder beside it is no fault of the set.
+    names = _names_below(prefix, glob_pattern(glob), folder_pattern(glob))
     if not names:
         raise AthanorError("ATH_NO_SHARDS", "the glob matches no file", file=source, remedy="check the pattern")
     folders = [os.path.dirname(name) for name in names]
@@ -171,8 +172,12 @@ def _files(source: str, path: str) -> tuple[str, list[str]]:
     return root, names if common == "" else [name[len(common) + 1 :] for name in names]
 
 
-def _names_below(folder: str) -> list[str]:
-    """Plain files, in byte order of their paths. Links are followed, hidden names left out."""
+_ANY = re.compile(".*", re.DOTALL)
+_LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+def _names_below(folder: str, files: re.Pattern[str] = _ANY, folders: re.Pattern[str] = _ANY) -> list[str]:
+    """Plain files that match, in byte order of their paths. Links are followed, hidden names left out."""
     names: list[str] = []
     above: set[tuple[int, int]] = set()  # folders on the way down: a link to one of them would never end
 
@@ -187,10 +192,19 @@ def _names_below(folder: str) -> list[str]:
             if name.startswith("."):
                 continue
             child = os.path.join(relative, name)
-            mode = os.stat(os.path.join(folder, child)).st_mode
-            if stat.S_ISDIR(mode):
+            is_file, is_folder = files.fullmatch(child), folders.fullmatch(child)
+            if not is_file and not is_folder:
+                continue
+            try:
+                mode = os.stat(os.path.join(folder, child)).st_mode
+            except OSError as error:
+                # A link that leads nowhere: a shard that is missing is never passed over in silence.
+                if is_file or error.errno not in _LEADS_NOWHERE:
+                    raise
+                continue
+            if stat.S_ISDIR(mode) and is_folder:
                 walk(child)
-            elif stat.S_ISREG(mode):
+            elif stat.S_ISREG(mode) and is_file:
                 names.append(child)
         above.remove(identity)
 
@@ -209,6 +223,21 @@ def _is_unfinished(path: str) -> bool:
         or name.endswith("~")
         or os.path.splitext(name)[1].lower() in _UNFINISHED
     )
+
+
+def folder_pattern(glob: str) -> re.Pattern[str]:
+    """Folders in which, or below which, a match of the glob can lie."""
+    folders = []
+    parts = glob.split("/")
+    for i, part in enumerate(parts):
+        above = "/".join(parts[:i])
+        # A brace or bracket that reaches over folders (`{a/b,c}`) cannot be cut at the slashes.
+        if "**" in part or part.count("{") != part.count("}") or part.count("[") != part.count("]"):
+            folders.append(f"{above}/**" if above else "**")
+            break
+        if i < len(parts) - 1:
+            folders.append(f"{above}/{part}" if above else part)
+    return re.compile("|".join(glob_pattern(part).pattern for part in folders) or r"(?!)", re.DOTALL)
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:
