@@ -55,6 +55,7 @@ export class ViewOpener {
 
   async open(hello: Hello, waiter: Waiter): Promise<OpenedView> {
     const { view: request } = hello;
+    this.storage.forget();
     const index = await this.index(hello, waiter);
     const { view, layout } = await viewOf(index, {
       columns: request.columns ?? undefined,

@@ -61,6 +61,11 @@ export class HandlePool {
     this.closeUnused(handle);
   }
 
+  /** The next use of every file opens it anew. */
+  dropAll(): void {
+    for (const handle of this.handles.values()) this.drop(handle);
+  }
+
   private open(path: string): Handle {
     this.opens++;
     // The device is known only after the open; until then the files of one folder count as one target.

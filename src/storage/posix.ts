@@ -58,6 +58,11 @@ export interface PosixStorage extends Storage {
     offset: number,
     length: number,
   ): Promise<number>;
+  /**
+   * Opens files anew from now on, and so looks at their versions again: a shard that was rewritten in place keeps its
+   * inode, and a descriptor that is kept would never tell. Called when a loader opens its data.
+   */
+  forget(): void;
   /** Calls that have been running for `forMs` (without it `hangAfterMs`) or longer, the oldest first. */
   hanging(forMs?: number): HungRequest[];
   stats(): PosixStorageStats;
@@ -129,6 +134,10 @@ class Posix implements PosixStorage {
       if (found < length) throw truncatedError(path, offset, found, length);
       return found;
     });
+  }
+
+  forget(): void {
+    this.handles.dropAll();
   }
 
   hanging(forMs?: number): HungRequest[] {

@@ -9,6 +9,7 @@ import {
   rmSync,
   symlinkSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -190,4 +191,20 @@ test("idle threads do not keep the process alive", () => {
   });
   assert.equal(stdout, "4");
   assert.equal(status, 0);
+});
+
+test("a shard rewritten in place is seen by the next loader: forget() looks at versions again", async () => {
+  const path = make("in-place", "first");
+  const storage = createPosixStorage();
+  const indexed = await storage.stat(path);
+  const buffer = new SharedArrayBuffer(5);
+  await storage.readShared(path, indexed, buffer, 0, 0, 5);
+  const descriptor = openSync(path, "r+");
+  writeFileSync(descriptor, "other");
+  closeSync(descriptor);
+  utimesSync(path, 1e9, 1e9);
+  await storage.readShared(path, indexed, buffer, 0, 0, 5);
+  storage.forget();
+  await assert.rejects(storage.readShared(path, indexed, buffer, 0, 0, 5), /changed since it was indexed/);
+  await storage.close();
 });
