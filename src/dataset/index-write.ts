@@ -29,7 +29,7 @@ export class IndexWriter {
   async prepare(): Promise<void> {
     await this.guard(async () => {
       this.made = await makeFolders(join(this.folder, "blocks"));
-      const probe = join(this.folder, ".probe");
+      const probe = join(this.folder, `.probe.tmp-${process.pid}`); // a later builder sweeps it after a kill
       await writeAtomic(probe, []);
       await unlink(probe).catch(() => undefined);
     });

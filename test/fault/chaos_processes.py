@@ -52,8 +52,8 @@ def leftovers(job: str, limit: float) -> list[str]:
         reap(set())
         left = [f"process {pid} ({command(pid)})" for pid in {*of_job(job), *children()}]
         for folder in run_dirs(job):
-            if folder.exists():
-                left += [f"{path}{text_of(path)}" for path in [folder, *folder.iterdir()]]
+            with contextlib.suppress(FileNotFoundError):  # it goes while we look
+                left += [f"{path}{text_of(path)}" for path in [*folder.iterdir(), folder]]
         if not left or time.monotonic() > end:
             return left
         time.sleep(0.02)
