@@ -15,7 +15,7 @@ import type { HungRequest } from "../storage/io-pool.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { SessionDisagrees } from "./errors.ts";
-import { layout } from "./layout.ts";
+import { slotOffsets } from "./layout.ts";
 import type { Hello } from "./messages.ts";
 import { mayBuild, ViewOpener } from "./open-view.ts";
 import type { OpenedView, Progress, Waiter } from "./open-view.ts";
@@ -54,17 +54,6 @@ interface Room {
   /** Those of them that wait for it to open. */
   waiting: Set<Waiter>;
 }
-
-const offsets = {
-  position: layout.slot.position,
-  step: layout.slot.step,
-  rows: layout.slot.rows,
-  flags: layout.slot.flags,
-  truncated: layout.slot.truncated,
-  identities: layout.slot.identities,
-  identityBytes: layout.identityBytes,
-  paddedFlag: layout.flags.padded,
-};
 
 export class Server implements House {
   readonly version: string;
@@ -250,7 +239,7 @@ export class Server implements House {
       const { strict } = hello.view;
       return new Group(
         view,
-        { batch, world, strict, checkCrc: this.options.checkCrc, patience: PATIENCE, slot, offsets },
+        { batch, world, strict, checkCrc: this.options.checkCrc, patience: PATIENCE, slot, offsets: slotOffsets },
         this.decoders,
         this.budget,
       );

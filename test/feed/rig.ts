@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { crc32c } from "../../src/base/crc32c.ts";
-import { layout } from "../../src/agent/layout.ts";
+import { slotOffsets as offsets } from "../../src/agent/layout.ts";
 import { buildIndex } from "../../src/dataset/index-build.ts";
 import { extents, orderView } from "../../src/dataset/extents.ts";
 import type { SlotTarget } from "../../src/feed/batcher.ts";
@@ -21,17 +21,6 @@ import type { OrderOptions } from "../../src/order/types.ts";
 import { createPosixStorage } from "../../src/storage/posix.ts";
 import { newClocks } from "../../src/telemetry/clocks.ts";
 import { concat, example } from "../kernels/examples.ts";
-
-const offsets = {
-  position: layout.slot.position,
-  step: layout.slot.step,
-  rows: layout.slot.rows,
-  flags: layout.slot.flags,
-  truncated: layout.slot.truncated,
-  identities: layout.slot.identities,
-  identityBytes: layout.identityBytes,
-  paddedFlag: 1,
-};
 
 function frame(payload: Uint8Array): Uint8Array {
   const head = new Uint8Array(12);
