@@ -18,7 +18,8 @@ from . import _arguments, _layout, _ranks, _rundir, _state
 from ._columns import Array, Factory
 from ._epochs import Epochs, batch_sizes
 from ._proof import ProofFile
-from ._session import AnySession, Request, session_for
+from ._request import Request
+from ._session import AnySession, session_for
 from ._steps import Steps
 
 log = logging.getLogger("athanor")

@@ -13,14 +13,13 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from . import _layout as layout
 from . import _rundir, _spawn, _state
 from ._columns import Column, Factory
 from ._connection import Connection, Gone, Taken
-from ._ranks import Ranks
+from ._request import Request
 from ._segment import Segment
 from .errors import AthanorError
 
@@ -35,22 +34,6 @@ _DEATHS_WITHIN = 60.0
 # Eight batches of read-ahead hide any wake-up; large batches get fewer, so that a rank's segment stays small.
 _SLOTS = 8
 _SEGMENT_BYTES = 256 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a session asks for; the fields of the protocol's `hello`."""
-
-    ranks: Ranks
-    job: str
-    agent: str  # "auto" | "external" | "none"
-    mode: str  # "stream" | "random"
-    view: dict[str, Any]
-    order: dict[str, Any]
-    batch_size: int
-    timeout: float
-    stride: int = 1
-    offset: int = 0
 
 
 class Session:

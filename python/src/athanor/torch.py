@@ -22,7 +22,8 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from . import _arguments, _loader, _ranks, _rundir, _state
 from ._columns import Array, Factory
 from ._epochs import Epochs
-from ._session import AnySession, Request, session_for
+from ._request import Request
+from ._session import AnySession, session_for
 
 __all__ = ["AthanorDataset", "DeepSeekDataset", "Loader", "state_of"]
 

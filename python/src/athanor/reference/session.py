@@ -15,7 +15,7 @@ import numpy as np
 from .. import _layout as layout
 from .._columns import Factory
 from .._connection import Taken
-from .._session import Request
+from .._request import Request
 from .._state import State
 from .view import Gathered, View
 

@@ -1,0 +1,24 @@
+"""What a loader asks of whoever serves it: an agent (`_session`) or nobody but itself (`reference`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ._ranks import Ranks
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a session asks for; the fields of the protocol's `hello`."""
+
+    ranks: Ranks
+    job: str
+    agent: str  # "auto" | "external" | "none"
+    mode: str  # "stream" | "random"
+    view: dict[str, Any]
+    order: dict[str, Any]
+    batch_size: int
+    timeout: float
+    stride: int = 1
+    offset: int = 0
