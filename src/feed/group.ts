@@ -295,7 +295,7 @@ export class Group {
     const { batch } = this.options;
     const asked = (position: number): number =>
       (questions.get(Math.floor(position / batch)) as Float64Array)[position % batch] as number;
-    const run: Run = new Run(parts, from, request.random ? asked : undefined);
+    const run: Run = new Run(parts, need, from, request.random ? asked : undefined);
     return run;
   }
 

@@ -71,11 +71,10 @@ export class Run {
   private readonly stagings: number[] = [];
 
   /** `sampleAt`: rows on request (random access): names the sample of each position asked for. */
-  constructor(parts: RunParts, from: number, sampleAt?: (position: number) => number) {
+  constructor(parts: RunParts, need: Need, from: number, sampleAt?: (position: number) => number) {
     const random = sampleAt !== undefined;
     this.parts = parts;
     const { order, source, layout, decoders, batch, world } = parts;
-    const need = Run.need(parts, from, random);
     this.memory = new GroupMemory(parts.memories, layout.rowBytes, need.rows, need.raw);
     this.kernels = loadKernels({ memory: this.memory.memory, tables: this.memory.tables, initTables: true });
     formatOf(source.index.format).compilePlan(this.kernels, this.memory.plan, layout.stored);

@@ -2,6 +2,7 @@
  * Source: one indexed data set as the feed sees it: shards by number, block tables in memory, reads that are
  * counted and checked against the index.
  */
+import { lastAtMost } from "../base/search.ts";
 import type { DatasetIndex, ShardRow } from "../dataset/types.ts";
 import type { BlockTable } from "../formats/types.ts";
 import { shardKey } from "../order/proof.ts";
@@ -80,14 +81,8 @@ export class Source {
 
   /** Shard and record of a sample number. */
   placeOf(sample: number): { shard: number; record: number } {
-    let low = 0;
-    let high = this.index.shards.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if ((this.shardStart[middle] as number) <= sample) low = middle;
-      else high = middle - 1;
-    }
-    return { shard: low, record: sample - (this.shardStart[low] as number) };
+    const shard = lastAtMost(this.shardStart, this.index.shards.length, sample);
+    return { shard, record: sample - (this.shardStart[shard] as number) };
   }
 
   /** First record, in its shard, of an extent. */

@@ -1,4 +1,5 @@
 /** Spans: which bytes of a block hold some of its records, through the restart offsets of the index. */
+import { lastAtMost } from "../base/search.ts";
 import type { BlockTable } from "../formats/types.ts";
 import { RESTART_EVERY } from "../formats/types.ts";
 
@@ -12,14 +13,7 @@ export interface Span {
 
 /** Block that holds record `record` of the shard. */
 export function blockOf(table: BlockTable, record: number): number {
-  let low = 0;
-  let high = table.blocks - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if ((table.firstRecord[middle] as number) <= record) low = middle;
-    else high = middle - 1;
-  }
-  return low;
+  return lastAtMost(table.firstRecord, table.blocks, record);
 }
 
 /**

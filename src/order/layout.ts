@@ -5,6 +5,7 @@
  *   extent    perm[0]   perm[1]    perm[2]
  *   lanes     ├── lane 0 ──┼── lane 1 ──┼── …      stretches of ⌈N/L⌉ or ⌊N/L⌋ laid samples
  */
+import { lastAtMost } from "../base/search.ts";
 import type { Mixer } from "./mix.ts";
 import { permutation } from "./mix.ts";
 import type { ExtentTable } from "./types.ts";
@@ -54,13 +55,7 @@ export class Layout {
 
   /** The rank whose extent holds a laid sample. */
   rankOf(laid: number): number {
-    let low = 0;
-    for (let high = this.#start.length - 1; high - low > 1;) {
-      const middle = (low + high) >>> 1;
-      if (this.#start[middle]! <= laid) low = middle;
-      else high = middle;
-    }
-    return low;
+    return lastAtMost(this.#start, this.#start.length - 1, laid);
   }
 
   /** Laid samples [from, to) as pieces of extents, in reading order. */
