@@ -53,6 +53,19 @@ def test_later_sessions_supersede_and_world_size_may_change(tmp_path: Path) -> N
     assert proof_total(str(tmp_path)) == (8, 7)
 
 
+def test_a_clock_that_was_set_back_between_launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second launch goes on from position 4 and is the later one, though its clock says an hour earlier."""
+    now = 1_800_000_000 * 10**9
+    for start, back, key in ((0, 0, 1), (4, 3600 * 10**9, 2), (4, 7200 * 10**9, 3)):
+        monkeypatch.setattr("athanor._proof.time.time_ns", lambda moment=now - back: moment)
+        proof = ProofFile(str(tmp_path), 0, 1, start, "v", {})
+        for position in range(start, 8):
+            proof.add(position, identities([(position, key, position, 0, 1)]))
+        proof.close()
+    rows = [(position, 1 if position < 4 else 3, position, 0, 1) for position in range(8)]
+    assert proof_total(str(tmp_path)) == step_sum(identities(rows))
+
+
 def test_launches_from_the_same_place_that_a_kill_cut_short(tmp_path: Path) -> None:
     """Ranks die before they saved anything: the next launch has the same start, and perhaps the same world size."""
     write(tmp_path, 0, 4, 8, 100, [(8, 1, 100)])

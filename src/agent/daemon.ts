@@ -2,6 +2,7 @@
  * The daemon: options, signals and the end of the process.
  *
  *   node agent.js --run-dir DIR --job JOB [--grace 10s] [--memory 4GiB] [--decode-threads N] [--io-threads N] [--no-crc]
+ *                 [--alone 30s]: until a rank hears that others of its node have not come
  */
 import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
@@ -34,6 +35,7 @@ async function start(): Promise<void> {
       memory: { type: "string" },
       "decode-threads": { type: "string" },
       "io-threads": { type: "string", default: "4" },
+      alone: { type: "string", default: "30s" },
       "no-crc": { type: "boolean", default: false },
     },
   });
@@ -49,6 +51,7 @@ async function start(): Promise<void> {
     memory: values.memory === undefined ? defaultMemory() : parseSize(values.memory),
     decodeThreads: values["decode-threads"] === undefined ? defaultDecodeThreads() : Number(values["decode-threads"]),
     ioThreads: Number(values["io-threads"]),
+    aloneMs: parseDuration(values.alone) * 1000,
     checkCrc: !values["no-crc"],
     leave: () => void leave(server, "no session left"),
   });

@@ -9,7 +9,8 @@ import { basename, dirname, join } from "node:path";
 import { formatDuration } from "../base/units.ts";
 import { Decoders } from "../feed/decoders.ts";
 import { PATIENCE } from "../feed/early.ts";
-import { Budget, Group } from "../feed/group.ts";
+import { Budget } from "../feed/budget.ts";
+import { Group } from "../feed/group.ts";
 import { parseState } from "../order/state.ts";
 import type { HungRequest } from "../storage/io-pool.ts";
 import { createPosixStorage } from "../storage/posix.ts";
@@ -32,6 +33,8 @@ export interface ServerOptions {
   memory: number;
   decodeThreads: number;
   ioThreads: number;
+  /** Milliseconds until a rank hears that others of its node have not come. */
+  aloneMs: number;
   /** Check payload CRCs while training (the index checked them once). */
   checkCrc: boolean;
   /** Called when it is time to leave. */
@@ -58,6 +61,7 @@ interface Room {
 export class Server implements House {
   readonly version: string;
   readonly runDir: string;
+  readonly aloneMs: number;
   private readonly options: ServerOptions;
   private readonly net: NetServer;
   private readonly storage: PosixStorage;
@@ -68,13 +72,14 @@ export class Server implements House {
   private readonly byToken = new Map<string, Session>();
   private readonly rooms = new Map<string, Room>();
   private leaving: NodeJS.Timeout | undefined;
-  private readonly started = Date.now();
+  private readonly started = performance.now();
   private noteworthy = false;
 
   constructor(options: ServerOptions) {
     this.options = options;
     this.version = options.version;
     this.runDir = options.runDir;
+    this.aloneMs = options.aloneMs;
     this.budget = new Budget(options.memory);
     this.storage = createPosixStorage({
       threads: options.ioThreads,
@@ -118,10 +123,10 @@ export class Server implements House {
     return this.storage.close();
   }
 
-  /** Writes to the log something that is worth keeping when the agent has left. */
+  /** Writes to the log something that is worth keeping when the agent has left; the mark is for who sweeps (`_sweep.py`). */
   warn(text: string): void {
     this.noteworthy = true;
-    this.log(text);
+    this.log(`WARNING ${text}`);
   }
 
   /** A log that cannot be written (its folder is gone, the disk is full) is no reason to end. */
@@ -172,6 +177,7 @@ export class Server implements House {
       const own = typeof hello.state === "object" && hello.state !== null && !hello.override;
       return {
         group,
+        ranks: room.ranks,
         position: own ? Number(parseState(hello.state).position) : position,
         leave: () => this.leaveRoom(joined),
       };
@@ -211,11 +217,12 @@ export class Server implements House {
     const cpu = process.cpuUsage();
     return {
       pid: process.pid,
-      uptimeMs: Date.now() - this.started,
+      uptimeMs: Math.round(performance.now() - this.started),
       sessions: this.byToken.size,
       rss,
       cpuSeconds: (cpu.user + cpu.system) / 1e6,
       reserved: this.budget.reserved,
+      stuck: this.budget.stuck,
       memory: this.budget.total,
       storage: this.storage.stats(),
       ...(group === undefined

@@ -24,6 +24,8 @@ const RING = Buffer.from("b");
 export interface House {
   readonly version: string;
   readonly runDir: string;
+  /** Milliseconds after which a rank is told which ranks of its node have not come here. */
+  readonly aloneMs: number;
   /** `alive`: is the session still there? An index build that nobody waits for any more is given up. */
   groupFor(hello: Hello, slotOf: SlotOf, progress: Progress, alive: () => boolean): Promise<Joined>;
   session(token: string): Session | undefined;
@@ -45,6 +47,8 @@ export type SlotOf = (columns: Group["view"]["layout"]) => SlotLayout;
 export interface Joined {
   group: Group;
   position: number;
+  /** Ranks that have come for the same. */
+  ranks: ReadonlySet<number>;
   /** To be called once, when the session is over. */
   leave: () => void;
 }
@@ -58,6 +62,7 @@ export class Session {
   private segment: Segment | undefined;
   private member: Member | undefined;
   private bell: Socket | undefined;
+  private alone: NodeJS.Timeout | undefined;
   private ended = false;
 
   constructor(house: House, socket: Socket) {
@@ -172,10 +177,10 @@ export class Session {
     }
     const { group, position } = joined;
     this.segment = new Segment(message, group.options.slot.bytes, this.house.runDir, () => this.bell?.write(RING));
-    const first = hello.rank - hello.local_rank;
+    const localRanks = ranksOfNode(hello);
     this.member = group.join({
       rank: hello.rank,
-      localRanks: Array.from({ length: Math.min(hello.local_world, hello.world - first) }, (_, i) => first + i),
+      localRanks,
       stride: hello.stride,
       offset: hello.offset,
       position,
@@ -186,6 +191,21 @@ export class Session {
     });
     this.house.ready(this);
     this.send({ type: "ready", session: this.token });
+    this.alone = setTimeout(() => this.tellWhoIsMissing(hello.rank, localRanks), this.house.aloneMs);
+  }
+
+  /** Ranks with a /tmp or /dev/shm of their own each start an agent, and each of those reads everything it needs anew. */
+  private tellWhoIsMissing(rank: number, localRanks: readonly number[]): void {
+    const { ranks } = this.joined as Joined;
+    const missing = localRanks.filter((other) => !ranks.has(other));
+    if (missing.length === 0 || rank !== Math.min(...ranks)) return;
+    const text =
+      `${missing.length} of the ${localRanks.length} ranks of this node have not come to this agent: ` +
+      `${missing.slice(0, 8).join(", ")}${missing.length > 8 ? ", …" : ""}. If they run, they do not see its run directory ` +
+      `${this.house.runDir} (a private /tmp or /dev/shm, or another job name) and read the data once more each: ` +
+      "share that folder, or set ATHANOR_RUN_DIR to one that all of them see";
+    this.house.log(`rank ${rank}: ${text}`);
+    this.send({ type: "warning", text });
   }
 
   /** The second connection of a session: hands the socket over and forgets this one. */
@@ -257,12 +277,19 @@ export class Session {
   private end(): void {
     if (this.ended) return;
     this.ended = true;
+    clearTimeout(this.alone);
     this.member?.leave();
     this.segment?.close();
     this.bell?.destroy();
     this.joined?.leave();
     this.house.forget(this);
   }
+}
+
+/** Ranks of the node of a rank, itself among them. */
+function ranksOfNode({ rank, local_rank, local_world, world }: Hello): number[] {
+  const first = rank - local_rank;
+  return Array.from({ length: Math.min(local_world, world - first) }, (_, i) => first + i);
 }
 
 function checkArithmetic(hello: Hello): void {

@@ -8,11 +8,11 @@ import type { OrderView } from "../order/types.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
 import { Batcher, SlotError } from "./batcher.ts";
 import type { Served, SlotOffsets, SlotTarget } from "./batcher.ts";
+import type { Budget } from "./budget.ts";
 import type { SlotLayout, ViewLayout } from "./columns.ts";
 import type { Decoders } from "./decoders.ts";
 import type { Patience } from "./early.ts";
 import { MemoryBudget } from "./errors.ts";
-import { MemoryPool } from "./memory.ts";
 import { Run } from "./run.ts";
 import type { RunParts } from "./run.ts";
 import type { Source } from "./source.ts";
@@ -26,17 +26,6 @@ export interface GroupView {
   largestBlockBytes: number;
   layout: ViewLayout;
   clocks: StageClocks;
-}
-
-/** Memory of the node's agent: groups reserve from it and fail early instead of growing. */
-export class Budget {
-  readonly total: number;
-  readonly memories = new MemoryPool();
-  reserved = 0;
-
-  constructor(total: number) {
-    this.total = total;
-  }
 }
 
 export interface GroupOptions {
@@ -245,8 +234,7 @@ export class Group {
 
   private tidy(run: Run): void {
     if (run.users > 0 || !this.runs.delete(run)) return;
-    this.budget.reserved -= run.reserved;
-    run.close();
+    this.budget.release(run.reserved, run.close());
   }
 
   /** A run that can serve the consumer from `position` on, or a new one. */
@@ -283,11 +271,12 @@ export class Group {
       failed: (error) => this.fail(run, error),
     };
     const need = Run.need(parts, from, request.random);
-    const free = this.budget.total - this.budget.reserved;
+    const { free, stuck } = this.budget;
     if (need.bytes > free) {
       throw new MemoryBudget(
         `this loader needs ${formatSize(need.bytes)} on this node (${need.rows} rows of ${this.view.layout.rowBytes} bytes), ` +
-          `free are ${formatSize(free)} of ${formatSize(this.budget.total)}`,
+          `free are ${formatSize(Math.max(0, free))} of ${formatSize(this.budget.total)}` +
+          (stuck > 0 ? `; reads that hang keep ${formatSize(stuck)}` : ""),
         {},
         "lower shuffle_memory, give the agent more (ATHANOR_AGENT_MEMORY), or use more nodes",
       );

@@ -128,7 +128,7 @@ export class Intake {
     let oldest: { shard: number; offset: number; since: number } | undefined;
     for (const read of this.reading.values()) if (oldest === undefined || read.since < oldest.since) oldest = read;
     if (oldest === undefined) return undefined;
-    const seconds = ((Date.now() - oldest.since) / 1000).toFixed(1);
+    const seconds = ((performance.now() - oldest.since) / 1000).toFixed(1);
     return `storage: reading ${this.source.path(oldest.shard)} at byte ${oldest.offset} for ${seconds} s`;
   }
 
@@ -147,7 +147,7 @@ export class Intake {
     const { offset, length, spans } = extentOf(table, runs);
     const shard = (runs[0] as RecordRun).shard;
     const id = this.nextRead++;
-    this.reading.set(id, { shard, offset, length, since: Date.now() });
+    this.reading.set(id, { shard, offset, length, since: performance.now() });
     try {
       await this.source.read(shard, offset, length, this.memory.buffer, raw, urgent);
     } finally {

@@ -208,14 +208,13 @@ export class Run {
     return this.served.size;
   }
 
-  close(): void {
+  /** Resolves when nothing works in its memory any more. A read that hangs keeps it: nobody else may have it. */
+  async close(): Promise<void> {
     const { decoders, memories } = this.parts;
     this.supply.close();
-    // A read that hangs keeps its memory for ever: nobody else may have it.
-    void this.intake.drained().then(() => {
-      decoders.detach(this.number);
-      memories.release(this.memory.memory);
-    });
+    await this.intake.drained();
+    decoders.detach(this.number);
+    memories.release(this.memory.memory);
   }
 }
 

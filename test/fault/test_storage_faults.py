@@ -281,9 +281,8 @@ def test_what_hangs_while_the_data_is_opened_is_named(made: Path, fs: FaultFs, c
         assert [ids(batch) for batch in stuck] == whole
 
 
-def test_a_killed_agent_whose_read_hangs_is_replaced(made: Path, fs: FaultFs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_agent_whose_read_hangs_is_replaced(made: Path, fs: FaultFs) -> None:
     """Its sockets stay open as long as the read hangs: nobody answers on them, and no end is seen."""
-    monkeypatch.setattr("athanor._connection._WARN_AT", (1.0, 60.0))
     whole, other = expected(made, WINDOW), expected(made, WINDOW, "other")
     fs.fault("read", path=f"data/{shard(whole[-1][-1] // RECORDS)}", hold=True)
     with (
@@ -298,10 +297,43 @@ def test_a_killed_agent_whose_read_hangs_is_replaced(made: Path, fs: FaultFs, mo
         (agent,) = agents_in(fs.mount.parent)
         os.kill(agent, signal.SIGKILL)
         assert seen + [ids(batch) for batch in steps] == other
-        assert not waiting.done()
+        # The one who waits for the read sees it too, long before its first warning.
+        deadline = time.monotonic() + 6
+        while stuck._session is None or stuck._session.deaths == 0:
+            assert time.monotonic() < deadline and not waiting.done()
+            time.sleep(0.05)
         fs.clear()
         assert waiting.result(20) == whole
     await_gone([agent])
+
+
+def test_memory_that_a_read_keeps_is_not_promised_to_others(
+    made: Path, fs: FaultFs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATHANOR_AGENT_GRACE", "30s")
+    with loader(made / "data", **HELD) as healthy:
+        next(iter(healthy))
+        stats = healthy.stats()["agent"]
+    os.kill(stats["pid"], signal.SIGKILL)
+    monkeypatch.setenv("ATHANOR_AGENT_MEMORY", str(stats["reserved"] * 3 // 2))
+    fs.fault("read", path=f"data/{shard(0)}", hold=True)
+    with loader(fs.mount / "data", **HELD, timeout=1) as stuck:
+        take_until_error(iter(stuck), 6)
+    time.sleep(2.5)
+    with loader(made / "other", **HELD) as next_one:
+        with pytest.raises(athanor.AthanorError, match="reads that hang keep") as caught:
+            next(iter(next_one))
+        assert caught.value.code == "ATH_MEMORY_BUDGET"
+        fs.clear()
+        deadline = time.monotonic() + 5
+        while True:
+            try:
+                assert len(list(next_one)) == STEPS
+                break
+            except athanor.AthanorError:
+                assert time.monotonic() < deadline, "what came back is not free again"
+                time.sleep(0.05)
+        assert next_one.stats()["agent"]["stuck"] == 0
 
 
 def test_a_close_that_hangs_keeps_nobody(made: Path, fs: FaultFs) -> None:

@@ -30,6 +30,7 @@ log = logging.getLogger("athanor")
 # Spinning longer than a wake-up costs (some 50 µs) only takes the core away from whoever fills the slot.
 _SPIN_NS = 50_000
 _WARN_AT = (10.0, 60.0)  # then each further 60 s
+_PULSE = 1.0  # how often one who waits looks whether the agent lives
 _ANSWER_WAIT = 2.0  # how long a question to the agent may delay a warning
 _LINE_LIMIT = 1 << 24
 
@@ -361,6 +362,9 @@ class Connection:
             kind = message["type"]
             if kind == "error":
                 raise from_record(message.get("error") or {})
+            if kind == "warning":
+                log.warning("%s: %s", self.label, message.get("text"))
+                continue
             if kind not in ("why", "stats", "seeked"):
                 raise _garbage(f"a line of type {kind!r} in the middle of a session")
             self._answers[kind] = message
@@ -403,15 +407,18 @@ class _Watch:
         self._began = time.monotonic()
         self._warn_at = _WARN_AT[0]
         self._asked: float | None = None
+        self._pulse = _PULSE
 
     def look(self) -> float:
         """How long to sleep before the next look, in seconds. Raises ATH_TIMEOUT; Gone when nobody is there."""
         connection, timeout = self._connection, self._timeout
         elapsed = time.monotonic() - self._began
         answers = connection._answers
-        if self._asked is not None and ("why" in answers or elapsed - self._asked > _ANSWER_WAIT):
-            if "why" not in answers and _spawn.is_dead(connection.control.socket):
+        if elapsed >= self._pulse:
+            self._pulse = elapsed + _PULSE
+            if _spawn.is_dead(connection.control.socket):
                 raise Gone("the agent was killed; a call on its storage hangs and keeps its sockets open")
+        if self._asked is not None and ("why" in answers or elapsed - self._asked > _ANSWER_WAIT):
             why = answers.pop("why", {}).get("text", "the agent does not answer")
             if elapsed >= timeout:
                 raise AthanorError(
@@ -428,7 +435,7 @@ class _Watch:
             connection.control.send({"type": "why"})
             self._asked = elapsed
         until = min(self._warn_at, timeout) if self._asked is None else self._asked + _ANSWER_WAIT
-        return max(0.001, until - elapsed)
+        return max(0.001, min(until, self._pulse) - elapsed)
 
 
 def opened(segment: Segment | None) -> Segment:

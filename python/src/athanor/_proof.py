@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,9 +55,10 @@ class ProofFile:
 
     def __init__(self, folder: str, rank: int, world: int, start: int, view: str, state: dict[str, Any]) -> None:
         self.pid = os.getpid()
-        moment = time.time_ns() // 1_000_000
         try:
             os.makedirs(folder, exist_ok=True)
+            # Later launches must stand behind earlier ones, also when the clock was set back between them.
+            moment = max(time.time_ns() // 1_000_000, _newest(folder, rank) + 1)
             while True:
                 path = os.path.join(folder, f"{rank}-{moment}.jsonl")
                 try:
@@ -111,6 +113,12 @@ class ProofFile:
                 file=self.path,
                 remedy="free space there or choose another proof_dir",
             )
+
+
+def _newest(folder: str, rank: int) -> int:
+    """The moment of the newest proof of a rank, by its name; -1 when there is none."""
+    own = re.compile(rf"{rank}-(\d+)\.jsonl")
+    return max((int(found[1]) for found in map(own.fullmatch, os.listdir(folder)) if found), default=-1)
 
 
 class ProofTotal(NamedTuple):

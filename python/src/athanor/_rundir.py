@@ -16,6 +16,9 @@ from collections.abc import Mapping
 
 from .errors import AthanorError
 
+# Where run directories lie, in this order.
+BASES = ("/dev/shm", "/tmp")
+
 # sockaddr_un holds 108 bytes with the ending NUL.
 MAX_SOCKET_PATH = 107
 
@@ -88,7 +91,7 @@ def run_dir(job: str, environ: Mapping[str, str] | None = None) -> str:
         _make(path)
         return _usable(path)
     reasons = []
-    for base in ("/dev/shm", "/tmp"):
+    for base in BASES:
         user = f"{base}/athanor-{os.getuid()}"
         try:
             _make(user)
@@ -97,7 +100,7 @@ def run_dir(job: str, environ: Mapping[str, str] | None = None) -> str:
         except AthanorError as error:
             # A directory that someone else made in our name is an attack or a mistake, not a reason to go elsewhere:
             # the other ranks might then meet somewhere else.
-            if os.path.lexists(user) and not _ours(user):
+            if os.path.lexists(user) and not is_ours(user):
                 raise
             reasons.append(error.what)
     raise AthanorError(
@@ -117,7 +120,7 @@ def _make(path: str) -> None:
             file=path,
             remedy="set ATHANOR_RUN_DIR to a local directory of mode 0700",
         ) from error
-    if not _ours(path):
+    if not is_ours(path):
         info = os.lstat(path)
         raise AthanorError(
             "ATH_RUN_DIR",
@@ -128,7 +131,8 @@ def _make(path: str) -> None:
         )
 
 
-def _ours(path: str) -> bool:
+def is_ours(path: str) -> bool:
+    """A directory (no link) of this user alone. Raises OSError when nothing is there."""
     info = os.lstat(path)
     return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and stat.S_IMODE(info.st_mode) & 0o077 == 0
 

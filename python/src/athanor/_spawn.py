@@ -19,6 +19,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from . import _sweep
 from .errors import AthanorError
 
 NODE_NEEDED = (20, 19)
@@ -168,6 +169,7 @@ def _spawn_locked(run_dir: str, job: str, path: str, end: float) -> socket.socke
         while time.monotonic() < end:
             found = try_connect(path)
             if found is not None:
+                _sweep.sweep(run_dir)
                 return found
             if child.poll() is not None:
                 found = try_connect(path)
