@@ -11,7 +11,8 @@ const hello = z.object({
   rank: whole,
   world: whole.min(1),
   local_rank: whole,
-  local_world: whole.min(1),
+  /** Ranks of this node, one entry for each process that takes data: tp, cp and pipeline peers share a rank. */
+  here: z.array(whole).min(1).max(4096),
   pid: whole,
   mode: z.enum(["stream", "random"]),
   view: z.object({

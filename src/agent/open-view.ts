@@ -33,11 +33,6 @@ export interface Waiter {
   builds: () => boolean;
 }
 
-/** Global rank 0's node makes a missing index; the ranks of others wait for it. */
-export function mayBuild(hello: Hello): boolean {
-  return hello.build_index && hello.rank - hello.local_rank === 0;
-}
-
 export interface OpenedView extends GroupView {
   /** Position that the state names, or the order's start. */
   position: number;

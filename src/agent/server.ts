@@ -18,9 +18,9 @@ import type { PosixStorage } from "../storage/posix.ts";
 import { SessionDisagrees } from "./errors.ts";
 import { slotOffsets } from "./layout.ts";
 import type { Hello } from "./messages.ts";
-import { mayBuild, ViewOpener } from "./open-view.ts";
+import { ViewOpener } from "./open-view.ts";
 import type { OpenedView, Progress, Waiter } from "./open-view.ts";
-import { Session } from "./session.ts";
+import { processOf, Session } from "./session.ts";
 import type { House, Joined, SlotOf } from "./session.ts";
 
 export interface ServerOptions {
@@ -49,7 +49,8 @@ interface Room {
   key: string;
   what: string;
   hello: Hello;
-  ranks: Set<number>;
+  /** Processes that were here: `RANK/LOCAL_RANK`. */
+  seen: Set<string>;
   group: Promise<Group>;
   opened: Promise<OpenedView>;
   /** Sessions that are opening or open. */
@@ -166,18 +167,18 @@ export class Server implements House {
       room = this.openRoom(hello, key, slotOf);
     }
     const joined = room;
-    const waiter = { progress, alive, builds: () => mayBuild(hello) };
+    const waiter = { progress, alive, builds: () => hello.build_index };
     room.users++;
     room.waiting.add(waiter);
     try {
       const group = await room.group;
       const { position } = await room.opened;
-      room.ranks.add(hello.rank);
+      room.seen.add(processOf(hello));
       // Ranks that come back one by one stand a step or two apart, each at its own position.
       const own = typeof hello.state === "object" && hello.state !== null && !hello.override;
       return {
         group,
-        ranks: room.ranks,
+        seen: room.seen,
         position: own ? Number(parseState(hello.state).position) : position,
         leave: () => this.leaveRoom(joined),
       };
@@ -251,7 +252,7 @@ export class Server implements House {
         this.budget,
       );
     });
-    const room: Room = { key, what: whatOf(hello), hello, ranks: new Set(), group, opened, users: 0, waiting };
+    const room: Room = { key, what: whatOf(hello), hello, seen: new Set(), group, opened, users: 0, waiting };
     this.rooms.set(key, room);
     return room;
   }
@@ -265,18 +266,19 @@ export class Server implements House {
     );
   }
 
-  /** A rank that asks for the same view in another order than the ranks before it is refused, and named. */
+  /** A process that asks for the same view in another order than those before it is refused, and named. */
   private checkAgreement(hello: Hello, key: string): void {
     for (const room of this.rooms.values()) {
-      if (room.key === key || room.what !== whatOf(hello) || room.ranks.size === 0 || room.ranks.has(hello.rank))
-        continue;
+      if (room.key === key || room.what !== whatOf(hello) || room.seen.size === 0) continue;
+      // One that has been there too opens another loader.
+      if (room.seen.has(processOf(hello))) continue;
       // Another world is another loader, such as an evaluation on one rank.
       if (room.hello.world !== hello.world) continue;
       if (hello.mode === "random" || room.hello.mode === "random") continue;
       const differs = differences(room.hello, hello);
       if (differs.length === 0) continue;
       throw new SessionDisagrees(
-        `rank ${hello.rank} does not agree with rank ${room.hello.rank} of its job: ${differs.join("; ")}`,
+        `${nameOf(hello, room.hello)} does not agree with ${nameOf(room.hello, hello)} of its job: ${differs.join("; ")}`,
         { file: hello.view.source },
         "give all ranks the same arguments and the same state",
       );
@@ -294,6 +296,11 @@ export class Server implements House {
 
 function stateText(state: unknown): unknown {
   return typeof state === "object" && state !== null ? { ...state, position: null } : null;
+}
+
+/** A rank; a peer of the same rank by its place on the node. */
+function nameOf(hello: Hello, other: Hello): string {
+  return hello.rank === other.rank ? `rank ${hello.rank} (local rank ${hello.local_rank})` : `rank ${hello.rank}`;
 }
 
 function whatOf({ view }: Hello): string {

@@ -47,8 +47,8 @@ export type SlotOf = (columns: Group["view"]["layout"]) => SlotLayout;
 export interface Joined {
   group: Group;
   position: number;
-  /** Ranks that have come for the same. */
-  ranks: ReadonlySet<number>;
+  /** Processes that have come for the same, as {@link processOf} names them. */
+  seen: ReadonlySet<string>;
   /** To be called once, when the session is over. */
   leave: () => void;
 }
@@ -177,10 +177,9 @@ export class Session {
     }
     const { group, position } = joined;
     this.segment = new Segment(message, group.options.slot.bytes, this.house.runDir, () => this.bell?.write(RING));
-    const localRanks = ranksOfNode(hello);
     this.member = group.join({
       rank: hello.rank,
-      localRanks,
+      localRanks: hello.here,
       stride: hello.stride,
       offset: hello.offset,
       position,
@@ -191,16 +190,17 @@ export class Session {
     });
     this.house.ready(this);
     this.send({ type: "ready", session: this.token });
-    this.alone = setTimeout(() => this.tellWhoIsMissing(hello.rank, localRanks), this.house.aloneMs);
+    this.alone = setTimeout(() => this.tellWhoIsMissing(hello), this.house.aloneMs);
   }
 
   /** Ranks with a /tmp or /dev/shm of their own each start an agent, and each of those reads everything it needs anew. */
-  private tellWhoIsMissing(rank: number, localRanks: readonly number[]): void {
-    const { ranks } = this.joined as Joined;
-    const missing = localRanks.filter((other) => !ranks.has(other));
+  private tellWhoIsMissing({ rank, here }: Hello): void {
+    const ranks = [...(this.joined as Joined).seen].map(rankOf);
+    const missing = [...here];
+    for (const other of ranks) if (missing.includes(other)) missing.splice(missing.indexOf(other), 1);
     if (missing.length === 0 || rank !== Math.min(...ranks)) return;
     const text =
-      `${missing.length} of the ${localRanks.length} ranks of this node have not come to this agent: ` +
+      `${missing.length} of the ${here.length} ranks of this node have not come to this agent: ` +
       `${missing.slice(0, 8).join(", ")}${missing.length > 8 ? ", …" : ""}. If they run, they do not see its run directory ` +
       `${this.house.runDir} (a private /tmp or /dev/shm, or another job name) and read the data once more each: ` +
       "share that folder, or set ATHANOR_RUN_DIR to one that all of them see";
@@ -286,18 +286,21 @@ export class Session {
   }
 }
 
-/** Ranks of the node of a rank, itself among them. */
-function ranksOfNode({ rank, local_rank, local_world, world }: Hello): number[] {
-  const first = rank - local_rank;
-  return Array.from({ length: Math.min(local_world, world - first) }, (_, i) => first + i);
+/** Names a process of the job: peers share a rank, `DataLoader` workers share both numbers. */
+export function processOf({ rank, local_rank }: Hello): string {
+  return `${rank}/${local_rank}`;
+}
+
+function rankOf(process: string): number {
+  return Number.parseInt(process, 10);
 }
 
 function checkArithmetic(hello: Hello): void {
   const { world, batch_size: batch, order } = hello;
   const step = world * batch;
-  if (hello.rank >= world || hello.local_rank >= hello.local_world || hello.local_rank > hello.rank) {
+  if (hello.rank >= world || hello.here.some((rank) => rank >= world) || !hello.here.includes(hello.rank)) {
     throw new BatchArithmetic(
-      `rank ${hello.rank} of ${world}, local rank ${hello.local_rank} of ${hello.local_world} cannot be`,
+      `rank ${hello.rank} of ${world} with ranks ${hello.here.join(", ")} on this node cannot be`,
     );
   }
   if (hello.offset >= hello.stride)

@@ -50,18 +50,20 @@ export interface Served {
   memory: GroupMemory;
   kernels: Kernels;
   steps: Pick<Steps, "after" | "number">;
-  /** Address of this session's staging slot and of u32[batch] in front of it. */
+  /** Address of the run's staging slot and of u32[batch] in front of it. */
   staging: number;
   rowTable: number;
   deal(start: number): Dealt;
   /** This consumer's next step begins at `position`. */
   advance(position: number): void;
+  /** Did all peers of this consumer take the step that begins at `start`? Its rows may go then. */
+  passed(start: number): boolean;
 }
 
 const HEADER_WORDS = 8;
 
 export class Batcher {
-  readonly id: ConsumerId;
+  id: ConsumerId;
   position: number;
   /** Steps from here on have not been asked for (random access: requests arrive one by one). */
   limit = Number.POSITIVE_INFINITY;
@@ -114,7 +116,8 @@ export class Batcher {
     return this.state;
   }
 
-  moveTo(position: number): void {
+  moveTo(position: number, id: ConsumerId): void {
+    this.id = id;
     this.position = position;
     this.ahead = position;
     this.dealt = undefined;
@@ -179,7 +182,9 @@ export class Batcher {
     } catch (error) {
       throw new SlotError(error as Error);
     }
-    for (let i = 0; i < valid; i++) supply.take(positions[i] as number, this.rows[i] as number);
+    if (served.passed(stepStart)) {
+      for (let i = 0; i < valid; i++) supply.take(positions[i] as number, this.rows[i] as number);
+    }
     this.clocks.batches++;
     this.clocks.rows += valid;
     this.clocks.gatherNs += nowNs() - start;
@@ -245,7 +250,7 @@ function setU64(words: Uint32Array, at: number, value: number): void {
   words[at + 1] = Math.floor(value / 4294967296);
 }
 
-/** Bytes of staging that a session needs in the raw arena. */
+/** Bytes of staging that a run needs in the raw arena: a slot is filled and handed over in one go. */
 export function stagingBytes(slot: SlotLayout, batch: number): number {
   return slot.bytes + batch * 4 + 64;
 }

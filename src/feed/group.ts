@@ -6,6 +6,7 @@ import { formatSize } from "../base/units.ts";
 import type { Order } from "../order/order.ts";
 import type { OrderView } from "../order/types.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
+import type { ConsumerId } from "./audience.ts";
 import { Batcher, SlotError } from "./batcher.ts";
 import type { Served, SlotOffsets, SlotTarget } from "./batcher.ts";
 import type { Budget } from "./budget.ts";
@@ -40,6 +41,7 @@ export interface GroupOptions {
 
 export interface MemberRequest {
   rank: number;
+  /** Ranks of this node, one entry for each session that will take rows of it. */
   localRanks: readonly number[];
   stride: number;
   offset: number;
@@ -187,8 +189,7 @@ export class Group {
 
   private seat(request: MemberRequest, position: number): Seat {
     const questions = new Map<number, Float64Array>();
-    const { run, start, residue } = this.runFor(request, position, questions, this.slack(request, position));
-    const id = { rank: request.rank, stride: request.stride, residue };
+    const { run, start, id } = this.runFor(request, position, questions, this.slack(request, position));
     const { batch, slot, offsets } = this.options;
     const { layout, clocks } = this.view;
     const target = request.target;
@@ -214,11 +215,10 @@ export class Group {
     // A run that nobody uses and that has nothing for the new position goes first: its memory may be needed.
     if (!this.view.order.resolved.held) this.tidy(old);
     try {
-      const { run, start, residue } = this.runFor(seat.request, position, seat.questions, 0);
+      const { run, start, id } = this.runFor(seat.request, position, seat.questions, 0);
       seat.run = run;
-      seat.batcher.id.residue = residue;
-      seat.served = run.join(seat.batcher.id, start);
-      seat.batcher.moveTo(start);
+      seat.served = run.join(id, start);
+      seat.batcher.moveTo(start, id);
     } finally {
       this.tidy(old);
     }
@@ -243,23 +243,32 @@ export class Group {
     position: number,
     questions: Map<number, Float64Array>,
     slack: number,
-  ): { run: Run; start: number; residue: number } {
-    const { rank, stride, offset } = request;
+  ): { run: Run; start: number; id: ConsumerId } {
+    const seatIn = (run: Run): { run: Run; start: number; id: ConsumerId } | undefined => {
+      const { rank, stride, offset } = request;
+      const start = run.firstStep(position, offset);
+      const id = run.seat(rank, stride, run.residue(position, offset, stride), start);
+      return id && { run, start, id };
+    };
     if (!request.random) {
       for (const run of this.runs) {
-        const start = run.firstStep(position, offset);
-        const residue = run.residue(position, offset, stride);
-        if (run.covers({ rank, stride, residue }, start)) return { run, start, residue };
+        const found = seatIn(run);
+        if (found !== undefined) return found;
       }
     }
     const run = this.open(request, request.random ? 0 : position - slack, questions);
     this.runs.add(run);
     this.budget.reserved += run.reserved;
-    return { run, start: run.firstStep(position, offset), residue: run.residue(position, offset, stride) };
+    const found = seatIn(run);
+    if (found === undefined) throw new Error(`a new run has no seat for rank ${request.rank} at position ${position}`);
+    return found;
   }
 
   private open(request: MemberRequest, from: number, questions: Map<number, Float64Array>): Run {
-    const localRanks = request.random ? [request.rank] : request.localRanks;
+    const localRanks = new Map<number, number>();
+    for (const rank of request.random ? [request.rank] : request.localRanks) {
+      localRanks.set(rank, (localRanks.get(rank) ?? 0) + 1);
+    }
     const parts: RunParts = {
       ...this.view,
       ...this.options,
@@ -317,5 +326,6 @@ function randomServed(served: Served, questions: Map<number, Float64Array>, batc
       return { positions: Float64Array.from({ length: batch }, (_, i) => n * batch + i), valid: samples.length };
     },
     advance: (n) => void questions.delete(n - 1),
+    passed: () => true,
   };
 }

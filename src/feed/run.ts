@@ -41,8 +41,8 @@ export interface RunParts {
   patience: Patience;
   decoders: Decoders;
   memories: MemoryPool;
-  /** Ranks of this node, whether connected or not. */
-  localRanks: readonly number[];
+  /** Ranks of this node, whether connected or not, and how many sessions take the rows of each. */
+  localRanks: ReadonlyMap<number, number>;
   stride: number;
   changed: () => void;
   failed: (error: Error) => void;
@@ -64,11 +64,11 @@ export class Run {
   private readonly memory: GroupMemory;
   private readonly steps: Steps;
   private readonly number = nextRun++;
-  private readonly served = new Map<string, Served>();
+  private readonly served = new Set<string>();
   private readonly kernels: Kernels;
   private readonly intake: Intake;
-  /** Staging areas not in use, one for each consumer that is expected. */
-  private readonly stagings: number[] = [];
+  /** Where a slot is filled before it is handed over, whosever it is. */
+  private readonly staging: number;
 
   /** `sampleAt`: rows on request (random access): names the sample of each position asked for. */
   constructor(parts: RunParts, need: Need, from: number, sampleAt?: (position: number) => number) {
@@ -79,12 +79,12 @@ export class Run {
     this.kernels = loadKernels({ memory: this.memory.memory, tables: this.memory.tables, initTables: true });
     formatOf(source.index.format).compilePlan(this.kernels, this.memory.plan, layout.stored);
     decoders.attach(this.number, this.memory, source.index.format);
-    for (let k = 0; k < parts.localRanks.length * parts.stride; k++) {
-      this.stagings.push(this.memory.raw.alloc(stagingBytes(parts.slot, batch)));
-    }
+    this.staging = this.memory.raw.alloc(stagingBytes(parts.slot, batch));
+    // The client's line of the slot is written with the slot: it must not hold what was here before.
+    this.memory.bytes.fill(0, this.staging, this.staging + stagingBytes(parts.slot, batch));
     this.steps = new Steps(order, from, batch * world);
     this.audience = new Audience(order, this.steps, world);
-    for (const rank of parts.localRanks) this.audience.expect(rank, parts.stride, from);
+    for (const [rank, peers] of parts.localRanks) this.audience.expect(rank, parts.stride, peers, from);
     const { memory, audience } = this;
     const { changed, failed } = parts;
     const intake = new Intake(this.number, source, memory, decoders, {
@@ -139,12 +139,13 @@ export class Run {
     const lanes = random || order.resolved.shuffle === "global" ? 0 : lanesAtOnce(parts, from);
     const rows = residentRows(order, view, lanes, readers);
     const raw = rawBytes(source.index.totals.bytes, parts.largestBlockBytes);
-    const staging = readers.sessions * stagingBytes(slot, batch);
+    const staging = stagingBytes(slot, batch);
     return { rows, raw: raw + staging, bytes: rows * layout.rowBytes + raw + staging };
   }
 
-  covers(id: ConsumerId, position: number): boolean {
-    return this.audience.covers(id, position);
+  /** A seat for a consumer whose first step here begins at `position`; none where its rows are not kept. */
+  seat(rank: number, stride: number, residue: number, position: number): ConsumerId | undefined {
+    return this.audience.seat(rank, stride, residue, position);
   }
 
   /** Residue of a consumer whose first step here begins at `position`. */
@@ -162,11 +163,7 @@ export class Run {
   join(id: ConsumerId, position: number): Served {
     const { batch, order, world } = this.parts;
     this.audience.open(id, position);
-    const at = this.stagings.pop();
-    if (at === undefined) throw new Error(`consumer ${consumerKey(id)} joined a run that does not expect it`);
-    const { steps, supply, memory, kernels, audience } = this;
-    // The client's line of the slot is written with the slot: it must not hold what was here before.
-    memory.bytes.fill(0, at, at + stagingBytes(this.parts.slot, batch));
+    const { steps, supply, memory, kernels, audience, staging: at } = this;
     const served: Served = {
       supply,
       memory,
@@ -176,17 +173,15 @@ export class Run {
       staging: at + align(batch * 4, 64),
       deal: (start) => order.deal(start, steps.size, world, id.rank),
       advance: (next) => audience.advance(id, next),
+      passed: (start) => audience.passed(id, start),
     };
-    this.served.set(consumerKey(id), served);
+    this.served.add(consumerKey(id));
     return served;
   }
 
   leave(id: ConsumerId): void {
     const key = consumerKey(id);
-    const served = this.served.get(key);
-    if (served === undefined) return;
-    this.stagings.push(served.rowTable);
-    this.served.delete(key);
+    if (!this.served.delete(key)) return;
     this.audience.leave(id);
     this.supply.sweep();
   }
@@ -220,7 +215,7 @@ export class Run {
 
 function readersOf(parts: RunParts, random: boolean): Readers {
   return {
-    sessions: parts.localRanks.length * parts.stride,
+    sessions: parts.localRanks.size * parts.stride,
     batch: parts.batch,
     step: parts.batch * parts.world,
     random,
@@ -233,7 +228,7 @@ function readersOf(parts: RunParts, random: boolean): Readers {
  */
 function lanesAtOnce(parts: RunParts, from: number): number {
   const { order, batch, world, localRanks } = parts;
-  if (localRanks.length === world) return order.lanes;
+  if (localRanks.size === world) return order.lanes;
   const here = lanesHere(parts, from).size;
   const shifts = order.resolved.last !== "pad" && order.epochLength % (batch * world) !== 0;
   return shifts ? Math.min(order.lanes, 2 * here + 2) : here;
@@ -253,7 +248,7 @@ function lanesHere(parts: RunParts, from: number): Set<number> {
   const steps = new Steps(order, from, batch * world);
   const turns = Math.ceil(order.lanes / (batch * world)) * 8;
   for (let k = 0, start = from; k < turns; k++, start = steps.after(start)) {
-    for (const rank of localRanks) {
+    for (const rank of localRanks.keys()) {
       for (const position of order.deal(start, steps.size, world, rank).positions) {
         lanes.add(order.epochs.split(position).place % order.lanes);
       }

@@ -50,7 +50,7 @@ export function windowSizes(order: Order, view: OrderView, step: number): Window
 }
 
 export interface Readers {
-  /** Sessions of this node that read together. */
+  /** Sessions of this node that read rows of their own (peers of a rank share theirs). */
   sessions: number;
   batch: number;
   /** Samples of a step over all ranks of all nodes. */

@@ -36,7 +36,7 @@ function hello(change: Record<string, unknown> = {}, order: Record<string, unkno
     rank: 0,
     world: 1,
     local_rank: 0,
-    local_world: 1,
+    here: [0],
     pid: process.pid,
     mode: "stream",
     batch_size: 8,
@@ -156,6 +156,8 @@ test("refused, and the agent goes on: garbage, wrong turns, impossible numbers, 
     [{ type: "seek", position: "0" }, "ATH_PROTOCOL_MESSAGE"],
     [{ type: "bell", session: "nobody" }, "ATH_PROTOCOL_MESSAGE"],
     [hello({ rank: 3 }), "ATH_BATCH_ARITHMETIC"],
+    [hello({ here: [1] }), "ATH_BATCH_ARITHMETIC"],
+    [hello({ here: [0, 1] }), "ATH_BATCH_ARITHMETIC"],
     [hello({}, { global_batch: 12 }), "ATH_BATCH_ARITHMETIC"],
     [hello({}, { seed: "-1" }), "ATH_PROTOCOL_MESSAGE"],
     [hello({ state: { version: 7 } }), "ATH_STATE_INVALID"],
@@ -199,12 +201,16 @@ test("refused, and the agent goes on: garbage, wrong turns, impossible numbers, 
 
 test("ranks that disagree: the second one is refused and both are named", async () => {
   const agent = new AgentProcess();
-  await opened(agent, hello({ world: 2, local_world: 2, rank: 0 }, { global_batch: 16 }));
+  await opened(agent, hello({ world: 2, here: [0, 1], rank: 0 }, { global_batch: 16 }));
   const line = await agent.connect();
-  line.send(hello({ world: 2, local_world: 2, rank: 1, local_rank: 1 }, { global_batch: 16, seed: "2" }));
+  line.send(hello({ world: 2, here: [0, 1], rank: 1, local_rank: 1 }, { global_batch: 16, seed: "2" }));
   const error = await line.error();
   assert.equal(error.code, "ATH_SESSION_DISAGREES");
   assert.match(error.message, /rank 1 .* rank 0 .*seed is 2, not 1/);
+  const peer = await agent.connect();
+  peer.send(hello({ world: 2, here: [0, 0, 1, 1], rank: 0, local_rank: 1 }, { global_batch: 16, seed: "2" }));
+  assert.match((await peer.error()).message, /rank 0 \(local rank 1\) .* rank 0 \(local rank 0\) .*seed is 2/);
+  await opened(agent, hello({ world: 2, here: [0, 1], rank: 0 }, { global_batch: 16, seed: "2" }));
   await agent.close();
 });
 
@@ -269,23 +275,13 @@ test("a loader that fails to open does not end the agent of the others", async (
   remove(bad);
 });
 
-test("a loader of fewer ranks than the launcher has on this node", async () => {
-  const agent = new AgentProcess();
-  const { line, slotBytes } = await opened(agent, hello({ local_world: 8 }));
-  line.send({ type: "segment", pid: process.pid, path: segment(agent, slotBytes, 2), nonce: NONCE, slots: 2 });
-  await line.next("ready");
-  line.send({ type: "why" });
-  await line.next("why");
-  await agent.close();
-});
-
 test("a rank that may build the index comes behind one that may not: the index is made", async () => {
   const fresh = writeShards([60, 40], 100);
   const agent = new AgentProcess();
   const view = { ...(hello()["view"] as object), source: fresh };
   const open = async (rank: number): Promise<Line> => {
     const line = await agent.connect();
-    line.send(hello({ rank, local_rank: 0, world: 2, local_world: 1, view }, { global_batch: 32 }));
+    line.send(hello({ rank, here: [rank], build_index: rank === 0, world: 2, view }, { global_batch: 32 }));
     return line;
   };
   const second = await open(1);
@@ -303,7 +299,9 @@ test("ranks that wait for an index all hear how far it is", async () => {
     [2, 3].map(async (rank) => {
       const line = await agent.connect();
       const view = { ...(hello()["view"] as object), source: fresh };
-      line.send(hello({ rank, local_rank: rank - 2, world: 4, local_world: 2, view }, { global_batch: 32 }));
+      line.send(
+        hello({ rank, local_rank: rank - 2, here: [2, 3], build_index: false, world: 4, view }, { global_batch: 32 }),
+      );
       return line;
     }),
   );

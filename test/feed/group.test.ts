@@ -221,6 +221,78 @@ test("a rank that was announced and never comes holds nobody up for long", async
   }
 });
 
+for (const [name, options, patience] of [
+  ["windows", windows],
+  ["windows, small reads while they fill", windows, impatient],
+  ["held in memory", { seed: 5n, globalBatch: 40 }],
+  ["held in memory, small reads while it fills", { seed: 5n, globalBatch: 40 }, impatient],
+  ["global by small reads", { seed: 5n, globalBatch: 40, shuffle: "global", shuffleMemory: 1 }],
+] as const) {
+  test(`peers of a rank get the same rows, each decoded once: ${name}`, async () => {
+    const decoded: number[] = [];
+    for (const peers of [1, 4]) {
+      const rig = await Rig.open(folder, options, { batch: 20, world: 2, ...(patience && { patience }) });
+      try {
+        const localRanks = [0, 1].flatMap((rank) => Array<number>(peers).fill(rank));
+        const clients = localRanks.map((rank) => rig.client({ rank, localRanks }));
+        const { reserved } = rig.group;
+        const read = async (client: Client, rank: number, k: number): Promise<void> => {
+          for (let step = 0; step < (2 * N) / 40; step++) {
+            const { positions, ids } = await client.batch(step);
+            assert.deepEqual(positions, [...rig.order.deal(step * 40, 40, 2, rank).positions]);
+            assert.deepEqual(
+              ids,
+              positions.map((p) => rig.order.sampleAt(p)),
+            );
+            if (k % 3 === 1) await new Promise((resolve) => setTimeout(resolve, 1));
+          }
+        };
+        await Promise.all(clients.map((client, k) => read(client, localRanks[k] as number, k)));
+        assert.equal(rig.group.reserved, reserved, "no second run");
+        const { clocks } = rig.group.view;
+        for (let before = -1; before !== clocks.decodedRows;) {
+          before = clocks.decodedRows;
+          await new Promise((resolve) => setTimeout(resolve, 200));
+        }
+        decoded.push(clocks.decodedRows);
+        for (const client of clients) client.member?.leave();
+        assert.equal(rig.group.reserved, 0);
+      } finally {
+        await rig.close();
+      }
+    }
+    const [alone, shared] = decoded as [number, number];
+    // How far it had read ahead, and how many rows came singly, may differ by a few.
+    if (name === "held in memory") assert.equal(shared, alone);
+    assert.ok(shared < 1.1 * alone, `${alone} rows decoded for one session a rank, ${shared} for four`);
+  });
+}
+
+test("a peer that leaves and one that never came hold nobody up, and a late one gets its rows", async () => {
+  const rig = await Rig.open(folder, windows, { batch: 10, world: 1 });
+  const check = ({ ids, positions }: { ids: number[]; positions: number[] }, position: number): void => {
+    assert.deepEqual(positions, [...rig.order.deal(position, 10, 1, 0).positions]);
+    assert.deepEqual(
+      ids,
+      positions.map((p) => rig.order.sampleAt(p)),
+    );
+  };
+  try {
+    const localRanks = [0, 0, 0];
+    const stays = rig.client({ rank: 0, localRanks });
+    const leaves = rig.client({ rank: 0, localRanks });
+    for (let step = 0; step < 150; step++) {
+      if (step < 20) check(await leaves.batch(step), step * 10);
+      if (step === 20) leaves.member?.leave();
+      check(await stays.batch(step, 30_000), step * 10);
+    }
+    const late = rig.client({ rank: 0, localRanks, position: 500 });
+    for (let step = 0; step < 20; step++) check(await late.batch(step, 30_000), 500 + step * 10);
+  } finally {
+    await rig.close();
+  }
+});
+
 test("random access: any samples, the same one twice too", async () => {
   const rig = await Rig.open(folder, windows, { batch: 8, world: 1 });
   try {

@@ -127,6 +127,8 @@ class Loader:
         self._offset = _offset
         self._request = Request(
             ranks=ranks,
+            here=ranks.here,
+            builds=ranks.rank == ranks.local_rank,
             job=_rundir.job_id({"ATHANOR_JOB_ID": job} if job else None),
             agent=_arguments.agent_mode(agent),
             mode="stream",

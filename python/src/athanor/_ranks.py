@@ -20,6 +20,12 @@ class Ranks(NamedTuple):
     local_world: int
     origin: str
 
+    @property
+    def here(self) -> tuple[int, ...]:
+        """Ranks of this node: launchers number them node by node."""
+        first = self.rank - self.local_rank
+        return tuple(range(first, min(first + self.local_world, self.world)))
+
 
 # (origin, a variable that must be there, rank, world, local rank, local world)
 _LAUNCHERS = (
@@ -88,7 +94,12 @@ def _checked(rank: int, world: int, local_rank: int | None, local_world: int | N
     if local_world is None or local_world < 1:
         # Who else is on this node is not known: the agent must not keep rows for ranks that may never come.
         return Ranks(rank, world, 0, 1, origin)
-    return Ranks(rank, world, local_rank if local_rank is not None else rank % local_world, local_world, origin)
+    local = local_rank if local_rank is not None else rank % local_world
+    if not 0 <= local < local_world or local > rank:
+        raise ValueError(
+            f"local_rank must be in 0..{min(local_world - 1, rank)} for rank {rank}, got {local} (from {origin})"
+        )
+    return Ranks(rank, world, local, local_world, origin)
 
 
 def _slurm_local_world(env: Mapping[str, str]) -> int | None:

@@ -13,6 +13,8 @@ class Request:
     """What a session asks for; the fields of the protocol's `hello`."""
 
     ranks: Ranks
+    here: tuple[int, ...]  # ranks of this node, one entry for each process that takes data
+    builds: bool  # this node makes a missing index
     job: str
     agent: str  # "auto" | "external" | "none"
     mode: str  # "stream" | "random"

@@ -202,6 +202,8 @@ class DeepSeekDataset(Dataset[Batch]):
         ranks = _ranks.resolve()
         self._request = Request(
             ranks=ranks,
+            here=ranks.here,
+            builds=ranks.rank == ranks.local_rank,
             job=_rundir.job_id({"ATHANOR_JOB_ID": job} if job else None),
             agent=_arguments.agent_mode(agent),
             mode="random",
