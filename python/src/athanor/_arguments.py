@@ -14,6 +14,7 @@ def view_request(
     max_length: int,
     pad_id: int,
     strict: bool,
+    sample_rule: str | None = None,
 ) -> dict[str, Any]:
     """The `view` field of the hello."""
     text = os.fspath(source)
@@ -24,6 +25,9 @@ def view_request(
         raise ValueError(f"pad_id must be a whole number of 32 bits, got {pad_id!r}")
     if columns is not None and (len(columns) == 0 or not all(isinstance(name, str) for name in columns)):
         raise ValueError(f"columns must name at least one feature, got {columns!r}")
+    if sample_rule is not None:
+        one_of("sample_rule", sample_rule, ("record", "document", "stream"))
+    rule = {} if sample_rule is None else {"sample_rule": sample_rule}
     return {
         "source": text if "://" in text else os.path.abspath(text),
         "index_dir": None if index_dir is None else os.path.abspath(index_dir),
@@ -31,6 +35,7 @@ def view_request(
         "max_length": max_length,
         "pad_id": pad_id,
         "strict": strict,
+        **rule,
     }
 
 

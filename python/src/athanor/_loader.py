@@ -56,6 +56,8 @@ class Loader:
         job: name of the job on this node; default from the environment (ATHANOR_JOB_ID, Slurm, torchrun …).
         index_dir: where the index lies when the data is read-only.
         strict: a feature longer than max_length is an error.
+        sample_rule: how tokens become samples, for formats that give a choice (Megatron: "document" or "stream").
+            Default: the format's own. With agent="none" only.
         proof_dir: writes `RANK-START.jsonl` there: what was handed out, as sums that `athanor state verify` recomputes.
         transform: called with each batch after it was copied; its result is handed out.
         timeout: seconds without a batch after which ATH_TIMEOUT is raised. Default 540, under torch's watchdog.
@@ -91,6 +93,7 @@ class Loader:
         job: str | None = None,
         index_dir: str | os.PathLike[str] | None = None,
         strict: bool = False,
+        sample_rule: str | None = None,
         proof_dir: str | os.PathLike[str] | None = None,
         transform: Callable[[Batch], Any] | None = None,
         timeout: float = 540.0,
@@ -114,6 +117,9 @@ class Loader:
                 _arguments.at_least_one(name, value)
         if isinstance(columns, str):
             raise ValueError(f"columns must be a list of names, got {columns!r}")
+        mode = _arguments.agent_mode(agent)
+        if sample_rule is not None and mode != "none":
+            raise ValueError(f'sample_rule must be left out unless agent is "none", got {sample_rule!r}')
         ranks = _ranks.resolve(rank, world_size, local_rank)
         sizes = batch_sizes(ranks.world, batch_size, global_batch_size, grad_accum)
         self.rank = ranks.rank
@@ -130,9 +136,9 @@ class Loader:
             here=ranks.here,
             builds=ranks.rank == ranks.local_rank,
             job=_rundir.job_id({"ATHANOR_JOB_ID": job} if job else None),
-            agent=_arguments.agent_mode(agent),
+            agent=mode,
             mode="stream",
-            view=_arguments.view_request(source, index_dir, columns, max_length, pad_id, strict),
+            view=_arguments.view_request(source, index_dir, columns, max_length, pad_id, strict, sample_rule),
             order={
                 "seed": str(seed),
                 "shuffle": shuffle,

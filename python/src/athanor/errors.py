@@ -72,7 +72,14 @@ class AthanorValueError(AthanorError, ValueError):
 
 # Causes that lie in what the caller gave; the rest are faults of data, machine or agent.
 _VALUE_CODES = frozenset(
-    {"ATH_STATE_MISMATCH", "ATH_STATE_INVALID", "ATH_BATCH_ARITHMETIC", "ATH_ORDER_OPTION", "ATH_COLUMN_UNKNOWN"}
+    {
+        "ATH_STATE_MISMATCH",
+        "ATH_STATE_INVALID",
+        "ATH_BATCH_ARITHMETIC",
+        "ATH_ORDER_OPTION",
+        "ATH_COLUMN_UNKNOWN",
+        "ATH_SAMPLE_RULE",
+    }
 )
 
 

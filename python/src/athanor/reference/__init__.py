@@ -10,9 +10,22 @@
 
 from __future__ import annotations
 
+from .megatron import read_megatron
 from .order import Order, Resolved, Totals, resolve
+from .samples import shard_key
 from .state import order_of, state_of
 from .tfrecord import read_tfrecord
-from .view import View, shard_key
+from .view import View
 
-__all__ = ["Order", "Resolved", "Totals", "View", "order_of", "read_tfrecord", "resolve", "shard_key", "state_of"]
+__all__ = [
+    "Order",
+    "Resolved",
+    "Totals",
+    "View",
+    "order_of",
+    "read_megatron",
+    "read_tfrecord",
+    "resolve",
+    "shard_key",
+    "state_of",
+]

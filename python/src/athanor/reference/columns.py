@@ -6,6 +6,7 @@ kept as its length; `attention_mask` of data that stores none is the length of `
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,21 +148,17 @@ class Rows:
     def add(self, file: str, key: int, batch: Batch, i: int, strict: bool) -> None:
         """Record i of a batch as the next row. Raises ATH_RECORD_MALFORMED, ATH_FEATURE_KIND, ATH_VALUE_RANGE and, if
         `strict`, ATH_ROW_TOO_LONG."""
-        row = self._filled
-        features = example_of(file, batch, i, self._names)
-        for column, target in zip(self.columns, self.stored):
-            cut, wrong = column.put(features.get(column.feature.encode()), target, row)
-            self.truncated[row] |= cut
-            if wrong:
-                raise AthanorError(
-                    "ATH_FEATURE_KIND" if wrong.startswith("holds") else "ATH_VALUE_RANGE",
-                    f'feature "{column.feature}" {wrong}',
-                    file=file,
-                    record=batch.record + i,
-                    byte_offset=batch.record_offset(i),
-                    remedy="run `athanor index` again: the shard has changed",
-                )
-        if strict and self.truncated[row]:
+        wrong = self.put(key, batch.record + i, 0, example_of(file, batch, i, self._names))
+        if wrong:
+            raise AthanorError(
+                "ATH_FEATURE_KIND" if " holds " in wrong else "ATH_VALUE_RANGE",
+                wrong,
+                file=file,
+                record=batch.record + i,
+                byte_offset=batch.record_offset(i),
+                remedy="run `athanor index` again: the shard has changed",
+            )
+        if strict and self.truncated[self._filled - 1]:
             raise AthanorError(
                 "ATH_ROW_TOO_LONG",
                 "a list is longer than max_length, and strict=True forbids cutting it",
@@ -169,5 +166,15 @@ class Rows:
                 record=batch.record + i,
                 remedy="raise max_length or set strict=False",
             )
-        self.ids[row, 1:3] = key, batch.record + i
+
+    def put(self, key: int, record: int, token: int, features: Mapping[bytes, Feature | None]) -> str:
+        """A sample as the next row, by its identity and its features; what is wrong with it, or ""."""
+        row = self._filled
+        for column, target in zip(self.columns, self.stored):
+            cut, wrong = column.put(features.get(column.feature.encode()), target, row)
+            self.truncated[row] |= cut
+            if wrong:
+                return f'feature "{column.feature}" {wrong}'
+        self.ids[row, 1:] = key, record, token
         self._filled = row + 1
+        return ""

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import AthanorError
 from .crc import crc32c
 from .files import DataFile, Found, discover, is_known_non_data, path_bytes
+from .tokens import Tokens
 
 MAGIC = b"ATHIDX01"
 ENCODINGS = ("plain", "gzip", "zlib")
@@ -55,7 +56,7 @@ class Table:
 
 
 class Index:
-    """Shards in byte order of their paths, below `root`. `tables`: of shards made in memory, by number."""
+    """Shards in byte order of their paths, below `root`. `tables`, `tokens`: of shards made in memory, by number."""
 
     def __init__(
         self,
@@ -65,12 +66,14 @@ class Index:
         fields: list[dict[str, Any]],
         fingerprint: str,
         tables: dict[int, Table] | None = None,
+        tokens: dict[int, Tokens] | None = None,
     ) -> None:
         self.root = root
         self.index_dir = index_dir
         self.shards = shards
         self.fields = fields
         self.fingerprint = fingerprint
+        self.tokens = tokens or {}
         self._tables = {} if tables is None else tables
         counts = np.array([shard.records for shard in shards], np.int64)
         self.first_sample = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
@@ -184,9 +187,9 @@ def data_fingerprint(shards: Iterable[Shard]) -> str:
     return hasher.hexdigest()[:32]
 
 
-def view_fingerprint(data: str, columns: list[str], max_length: int) -> str:
+def view_fingerprint(data: str, columns: list[str], max_length: int, rule: str = "record") -> str:
     """`columns`: the delivered ones. Canonical JSON (RFC 8785): keys sorted, no spaces, UTF-8."""
-    spec = {"columns": columns, "max_length": max_length, "sample_rule": "record", "tokenizer": None}
+    spec = {"columns": columns, "max_length": max_length, "sample_rule": rule, "tokenizer": None}
     text = json.dumps(spec, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return hashlib.sha256(path_bytes(f"{data}\0{text}\n")).hexdigest()[:32]
 

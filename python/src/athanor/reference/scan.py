@@ -1,4 +1,5 @@
-"""An index made in memory, for data that has none: each shard read whole, once, every CRC checked.
+"""An index made in memory, for data that has none: TFRecord and `.npy` are read whole, every CRC checked; of Megatron
+only the .idx.
 
 The same blocks, counts, schema and fingerprints as `athanor index`; nothing is written.
 """
@@ -14,14 +15,19 @@ import numpy as np
 from ..errors import AthanorError
 from .crc import crc32c
 from .example import Feature, example_of
-from .files import DataFile, Found, is_known_non_data
+from .files import DataFile, Found, is_known_non_data, path_bytes
 from .index import RESTART_EVERY, RUN_BLOCKS, Index, Shard, Table, data_fingerprint
-from .inflate import PlainBytes, StreamBytes
-from .tfrecord import Batch, batches, check_payloads, encoding_of
+from .inflate import PlainBytes, StreamBytes, compression
+from .megatron import MAGIC as MEGATRON
+from .megatron import half_pair, idx_of, megatron_tokens
+from .npy import MAGIC as NPY
+from .npy import npy_tokens
+from .tfrecord import Batch, batches, begins_with_frame, check_payloads, encoding_of
+from .tokens import BLOCK_BYTES, Tokens
 
 log = logging.getLogger("athanor")
 
-BLOCK_BYTES = 4 << 20
+_NPY_TOKENS = 1 << 20
 # Plain Python reads some 10 MB/s here, and each rank does it: 10 GB would take longer than a collective waits.
 _MAX_BYTES = 10e9
 
@@ -80,29 +86,45 @@ class Field:
 
 
 def scan_all(found: Found, source: str) -> Index:
-    """The index of a set that has none. Raises the first fault of a shard, and ATH_INDEX_NEEDED above 10 GB."""
-    sizes = [os.stat(os.path.join(found.root, path)).st_size for path in found.paths]
-    if sum(sizes) > _MAX_BYTES:
+    """The index of a set that has none. Raises the first fault of a shard, ATH_FORMAT_CONFLICT, and ATH_INDEX_NEEDED
+    above 10 GB."""
+    files = shard_files(found)
+    read = sum(os.stat(os.path.join(found.root, idx_of(path) if kind == "megatron" else path)).st_size
+               for path, kind in files)  # fmt: skip
+    if read > _MAX_BYTES:
         raise AthanorError(
             "ATH_INDEX_NEEDED",
-            f"the data has no index, and {sum(sizes) / 1e9:.0f} GB are too many to read at the start of a job",
+            f"the data has no index, and {read / 1e9:.0f} GB are too many to read at the start of a job",
             file=source,
             remedy=f"run `athanor index {source}` once before",
         )
-    log.info("no index beside the data: reading %d files to make one in memory", len(sizes))
+    log.info("no index beside the data: reading %d files to make one in memory", len(files))
     shards: list[Shard] = []
     tables: dict[int, Table] = {}
+    streams: dict[int, Tokens] = {}
     fields: dict[str, tuple[Field, str]] = {}
     refused: AthanorError | None = None
-    for path in found.paths:
+    first: tuple[str, str] | None = None
+    for path, kind in files:
         try:
-            shard, table, seen = scan_shard(found.root, path)
+            if kind == "tfrecord":
+                shard, table, seen = scan_shard(found.root, path)
+                tables[len(shards)] = table
+            else:
+                shard, streams[len(shards)], seen = scan_tokens(found.root, path, kind)
         except AthanorError as error:
             if error.code != "ATH_NOT_FORMAT" or not is_known_non_data(path):
                 raise
             refused = refused or error
             continue
-        tables[len(shards)] = table
+        first = first or (path, kind)
+        if kind != first[1]:
+            raise AthanorError(
+                "ATH_FORMAT_CONFLICT",
+                f"is {kind}, and {first[0]} is {first[1]}: the shards of a set are of one format",
+                file=os.path.join(found.root, path),
+                remedy="name one kind of them by a glob",
+            )
         shards.append(shard)
         for field in seen:
             known, where = fields.setdefault(field.name, (field, path))
@@ -119,13 +141,72 @@ def scan_all(found: Found, source: str) -> Index:
     if not shards:
         raise AthanorError(
             "ATH_NO_SHARDS",
-            f"none of {len(sizes)} files is a shard",
+            f"none of {len(files)} files is a shard",
             file=source,
             cause=None if refused is None else refused.what,
         )
     names = sorted(fields, key=_code_units)
     described = [fields[name][0].described() for name in names]
-    return Index(found.root, found.index_dir, shards, described, data_fingerprint(shards), tables)
+    return Index(found.root, found.index_dir, shards, described, data_fingerprint(shards), tables, streams)
+
+
+def shard_files(found: Found) -> list[tuple[str, str]]:
+    """(path, format) of each shard, in byte order of the paths: a .bin and its .idx are one, named by the .bin. What is
+    of no known format counts as TFRecord, whose reader refuses it. Raises ATH_NOT_FOUND for half a pair."""
+    kinds: dict[str, str] = {}
+    for path in found.paths:
+        stem, ending = os.path.splitext(path)
+        full = os.path.join(found.root, path)
+        if ending == ".idx" and os.path.exists(os.path.join(found.root, stem + ".bin")):
+            kinds[stem + ".bin"] = "megatron"
+        elif ending == ".bin" and os.path.exists(idx_of(full)):
+            kinds[path] = "megatron"
+        else:
+            file = DataFile(full)
+            head = file.read(0, min(12, file.size))
+            is_npy = ending == ".npy" or head.startswith(NPY)
+            # A .bin that is nothing else: "half a pair" helps more than "not TFRecord".
+            is_bin = ending == ".bin" and not (is_npy or begins_with_frame(head) or compression(head))
+            if (is_bin and head) or (ending == ".idx" and head.startswith(MEGATRON)):
+                raise half_pair(full)
+            kinds[path] = "npy" if is_npy else "tfrecord"
+    return sorted(kinds.items(), key=lambda item: path_bytes(item[0]))
+
+
+def scan_tokens(root: str, path: str, kind: str) -> tuple[Shard, Tokens, list[Field]]:
+    """A shard of tokens. The counts of its blocks follow from the view (`cut_index`)."""
+    name = os.path.join(root, path)
+    if kind == "megatron":
+        tokens, crc = megatron_tokens(name)
+        low, high = 0, int(np.iinfo(tokens.dtype).max)  # the .bin is not read
+    else:
+        file = DataFile(name)
+        tokens = npy_tokens(file)
+        crc, low, high = _read_npy(file, tokens)
+        file.close()
+    field = Field("input_ids")
+    field.kind, field.present, field.values, field.max_length = "int64", tokens.records, tokens.count, tokens.count
+    field.prefix = False
+    if tokens.count > 0:
+        field.low, field.high = low, high
+    size, mtime = tokens.version
+    blocks = len(tokens.blocks()) - 1
+    return Shard(path, size, mtime, tokens.records, tokens.count, crc, "plain", blocks, 0, []), tokens, [field]
+
+
+def _read_npy(file: DataFile, tokens: Tokens) -> tuple[int, int, int]:
+    """(CRC32C of all bytes, least and largest token)."""
+    crc = crc32c(file.read(0, tokens.offset))
+    lows, highs = [], []
+    for start in range(0, tokens.count, _NPY_TOKENS):
+        raw = file.read(tokens.offset + start * tokens.dtype.itemsize,
+                        min(_NPY_TOKENS, tokens.count - start) * tokens.dtype.itemsize)  # fmt: skip
+        crc = crc32c(raw, crc)
+        values = np.frombuffer(raw, tokens.dtype)
+        tokens.check(values, start)
+        lows.append(int(values.min()))
+        highs.append(int(values.max()))
+    return crc, min(lows, default=0), max(highs, default=0)
 
 
 def scan_shard(root: str, path: str) -> tuple[Shard, Table, list[Field]]:

@@ -48,14 +48,14 @@ class Batch(NamedTuple):
 def encoding_of(file: DataFile) -> str:
     """plain, gzip or zlib, by content. Raises ATH_NOT_FORMAT. A file of 0 bytes is a shard of 0 records."""
     head = file.read(0, min(_HEAD, file.size))
-    if not head or _begins_with_frame(head):
+    if not head or begins_with_frame(head):
         return "plain"
     encoding = compression(head)
     inflated = None if encoding is None else inflate_head(head, encoding)
     if encoding is not None and inflated is not None:
         data, whole = inflated
         # Too little came out to tell: a whole stream of 0 bytes holds 0 records, a cut one is refused by its reader.
-        if _begins_with_frame(data) or (len(data) < 12 and not (data and whole)):
+        if begins_with_frame(data) or (len(data) < 12 and not (data and whole)):
             return encoding
     raise AthanorError(
         "ATH_NOT_FORMAT",
@@ -161,7 +161,7 @@ def read_tfrecord(path: str) -> Iterator[bytes]:
             raise fault
 
 
-def _begins_with_frame(head: bytes) -> bool:
+def begins_with_frame(head: bytes) -> bool:
     return len(head) >= 12 and masked_length(head[:8]) == int.from_bytes(head[8:12], "little")
 
 

@@ -7,33 +7,22 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from .._state import State
-from ..errors import AthanorError
 from .chance import I64, U64
 from .columns import Array, Column, Rows, columns_of
-from .files import DataFile, path_bytes
-from .index import RESTART_EVERY, Index, Table, extents, stored_index, view_fingerprint
-from .inflate import PlainBytes, StreamBytes
+from .cut import cut_index, sample_rule
+from .index import extents, stored_index, view_fingerprint
 from .order import Order, Totals, Window
+from .samples import Samples
 from .scan import scan_all
 from .state import order_of, state_of
-from .tfrecord import Batch, batches, check_payloads
 
 SOURCE_NAME = "data"
-_OPEN_SHARDS = 64
-
-
-def shard_key(source: str, path: str) -> int:
-    """What stands for a shard in identities and proofs."""
-    return int.from_bytes(hashlib.sha256(path_bytes(f"{source}\0{path}")).digest()[:8], "little")
 
 
 class View:
@@ -43,14 +32,16 @@ class View:
         self, view: dict[str, Any], order: dict[str, Any], state: State | None = None, override: bool = False
     ) -> None:
         found, index = stored_index(view["source"], view["index_dir"])
-        self.index = scan_all(found, view["source"]) if index is None else index
+        records = scan_all(found, view["source"]) if index is None else index
+        rule = sample_rule(records, view.get("sample_rule"))
+        self.index, cuts = cut_index(records, rule, view["max_length"])
         self.columns = columns_of(self.index.fields, view, self.index.root)
         self.fingerprint = view_fingerprint(
-            self.index.fingerprint, [column.name for column in self.columns], view["max_length"]
+            self.index.fingerprint, [column.name for column in self.columns], view["max_length"], rule
         )
         resolved, self.position = order_of(self.totals, self.fingerprint, order, state, override)
         self.order = Order(extents(self.index, resolved.extent), resolved)
-        self._samples = Samples(self.index, self.columns, view["strict"])
+        self._samples = Samples(SOURCE_NAME, self.index, cuts, self.columns, view["strict"])
         self._windows: dict[int, dict[Window, Rows]] = {}  # by lane
 
     @cached_property
@@ -129,114 +120,3 @@ class Gathered:
             filled.ids, filled.truncated = self.ids[rows], self.truncated[rows]
         filled.ids[:, 0] = positions
         return filled
-
-
-class Samples:
-    """Samples read from the shards: plain ones from the nearest restart on, streams by a decoder that runs on."""
-
-    def __init__(self, index: Index, columns: list[Column], strict: bool) -> None:
-        self._index = index
-        self._columns = columns
-        self._strict = strict
-        self._files: OrderedDict[int, DataFile] = OrderedDict()
-        self._streams: OrderedDict[int, Running] = OrderedDict()
-
-    def read(self, pieces: Iterable[tuple[int, int]]) -> Rows:
-        """Runs (first in file order, how many) of samples, decoded one after another."""
-        runs = list(pieces)
-        rows = Rows(self._columns, sum(count for _, count in runs))
-        for first, count in runs:
-            while count > 0:
-                shard = int(np.searchsorted(self._index.first_sample, first, "right")) - 1
-                record = first - int(self._index.first_sample[shard])
-                inside = min(count, self._index.shards[shard].records - record)
-                self._read_records(rows, shard, record, record + inside)
-                first += inside
-                count -= inside
-        return rows
-
-    def _read_records(self, rows: Rows, shard: int, first: int, stop: int) -> None:
-        path = self._index.path(shard)
-        key = shard_key(SOURCE_NAME, self._index.shards[shard].path)
-        for batch in (
-            self._stream(shard, first, stop) if self._index.shards[shard].is_stream else self._plain(shard, first, stop)
-        ):
-            begin = max(0, first - batch.record)
-            end = min(len(batch.starts), stop - batch.record)
-            good, fault = check_payloads(path, batch, begin, max(begin, end))
-            for i in range(begin, begin + good):
-                rows.add(path, key, batch, i, self._strict)
-            if fault is not None:
-                raise fault
-
-    def _plain(self, shard: int, first: int, stop: int) -> Iterator[Batch]:
-        table = self._index.table(shard)
-        block = int(np.searchsorted(table.first_record, first, "right")) - 1
-        group = (first - int(table.first_record[block])) // RESTART_EVERY
-        offset = int(table.segment_offset[block] + table.restarts[table.restart_start[block] + group])
-        record = int(table.first_record[block]) + RESTART_EVERY * group
-        source = PlainBytes(self._file(shard), offset, _end_of(table, stop))
-        for batch in batches(source, record, offset):
-            yield batch
-            if batch.record + len(batch.starts) >= stop:
-                return
-
-    def _stream(self, shard: int, first: int, stop: int) -> Iterator[Batch]:
-        running = self._streams.pop(shard, None)
-        if running is None or running.first > first:
-            running = Running(self._file(shard), self._index.shards[shard].encoding)
-        yield from running.until(first, stop)
-        self._streams[shard] = running  # not after an error
-        while len(self._streams) > _OPEN_SHARDS:
-            self._streams.popitem(last=False)
-
-    def _file(self, shard: int) -> DataFile:
-        file = self._files.pop(shard, None)
-        if file is None:
-            row = self._index.shards[shard]
-            file = DataFile(self._index.path(shard), (row.size, row.mtime_ns))
-        self._files[shard] = file
-        while len(self._files) > _OPEN_SHARDS:
-            self._files.popitem(last=False)
-        return file
-
-    def close(self) -> None:
-        self._files.clear()
-        self._streams.clear()
-
-
-class Running:
-    """The records of a gzip or zlib shard, forward only. `first`: the first one that can still be had."""
-
-    def __init__(self, file: DataFile, encoding: str) -> None:
-        self.first = 0
-        self._file = file
-        self._batches = batches(StreamBytes(file, encoding))
-        self._batch: Batch | None = None
-
-    def until(self, first: int, stop: int) -> Iterator[Batch]:
-        """Batches that hold records [first, stop)."""
-        batch = self._batch
-        while first < stop:
-            if batch is not None and batch.record + len(batch.starts) > first:
-                yield batch
-                first = batch.record + len(batch.starts)
-                continue
-            batch = self._batch = next(self._batches, None)
-            if batch is None:
-                raise AthanorError(
-                    "ATH_STREAM_CORRUPT",
-                    f"the stream ends before record {first}, which the index names",
-                    file=self._file.path,
-                    remedy="the shard has changed: run `athanor index` again",
-                )
-            self.first = batch.record
-
-
-def _end_of(table: Table, stop: int) -> int:
-    """A byte border at or behind the end of record stop − 1."""
-    block = int(np.searchsorted(table.first_record, stop - 1, "right")) - 1
-    group = (stop - 1 - int(table.first_record[block])) // RESTART_EVERY
-    following = int(table.restart_start[block]) + group + 1
-    inside = following < int(table.restart_start[block + 1])
-    return int(table.segment_offset[block] + (table.restarts[following] if inside else table.segment_length[block]))
