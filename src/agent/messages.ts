@@ -32,7 +32,36 @@ const hello = z.object({
     unit: z.enum(["extent", "shard"]),
     last: z.enum(["carry", "drop", "pad"]),
     global_batch: whole.min(1),
+    /** [samples, global batch] a change of it, from 0 on; null: it does not change. */
+    ramp: z
+      .array(z.tuple([whole, whole.min(1)]))
+      .min(1)
+      .max(1024)
+      .nullable()
+      .default(null),
   }),
+  /** Several sources; `view.source` is a name for messages then. */
+  mix: z
+    .object({
+      sources: z
+        .array(
+          z.object({
+            name: z.string().min(1).max(256),
+            path: z.string().min(1).max(4096),
+            index_dir: z.string().max(4096).nullable(),
+          }),
+        )
+        .min(1)
+        .max(1024),
+      by: z.enum(["samples", "tokens"]),
+      /** Weights, one a source, from a number of samples on. */
+      phases: z
+        .array(z.object({ from: whole, weights: z.array(z.number().min(0)).min(1) }))
+        .min(1)
+        .max(1024),
+    })
+    .nullable()
+    .default(null),
   batch_size: whole.min(1).max(1 << 20),
   state: z.unknown().nullable(),
   override: z.boolean().default(false),

@@ -10,15 +10,17 @@ import { extents } from "../dataset/extents.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import { BLOCK_BYTES } from "../formats/types.ts";
 import type { GroupView } from "../feed/group.ts";
-import { SOURCE_NAME, viewOf } from "../feed/order-view.ts";
+import { SOURCE_NAME, viewsOf } from "../feed/order-view.ts";
+import type { NamedIndex, SourceViews } from "../feed/order-view.ts";
 import { Source } from "../feed/source.ts";
+import { planOrder, resolvedEntry } from "../order/job.ts";
+import type { Job, Phase, PlannedOrder } from "../order/job.ts";
 import { Order } from "../order/order.ts";
-import { resolveOrder, RUN_BLOCKS } from "../order/resolve.ts";
-import { checkState, parseState } from "../order/state.ts";
-import type { OrderOptions, OrderView } from "../order/types.ts";
+import { RUN_BLOCKS } from "../order/resolve.ts";
+import { parseState, timelineOf } from "../order/state.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { newClocks } from "../telemetry/clocks.ts";
-import { IndexTooLarge, ProtocolMessage } from "./errors.ts";
+import { BatchArithmetic, IndexTooLarge, ProtocolMessage } from "./errors.ts";
 import type { Hello } from "./messages.ts";
 
 const MAX_BUILD_BYTES = 100e9;
@@ -34,6 +36,7 @@ export interface Waiter {
 }
 
 export interface OpenedView extends GroupView {
+  plan: PlannedOrder;
   /** Position that the state names, or the order's start. */
   position: number;
 }
@@ -51,30 +54,53 @@ export class ViewOpener {
   async open(hello: Hello, waiter: Waiter): Promise<OpenedView> {
     const { view: request } = hello;
     this.storage.forget();
-    const index = await this.index(hello, waiter);
-    const { view, layout } = await viewOf(index, {
+    const asked = sourcesOf(hello);
+    const named = await Promise.all(
+      asked.map(async (source) => ({ name: source.name, index: await this.index(source, waiter) })),
+    );
+    const { views, layout } = await viewsOf(named, {
       columns: request.columns ?? undefined,
       maxLength: request.max_length,
       padId: request.pad_id,
       strict: request.strict,
     });
-    const { resolved, position } = resolve(hello, view);
-    const table = await extents(index, resolved.extentBlocks);
-    const largestBlockBytes = await largestBlock(index, resolved.extentBlocks);
+    const job = jobOf(hello, named, views);
+    const state = hello.state === null || hello.state === undefined ? undefined : parseState(hello.state);
+    const plan = planOrder(job, state, hello.override);
+    checkSteps(hello, plan);
+    const timeline = timelineOf(plan.entries, plan.segments);
     const clocks = newClocks();
-    const source = new Source(index, table, SOURCE_NAME, this.storage, clocks);
-    return { order: new Order(view, table, resolved), view, source, largestBlockBytes, layout, clocks, position };
+    const opened = await Promise.all(
+      plan.entries.map(async ({ name, view: fingerprint }, number) => {
+        if (!timeline.serves(number, plan.position)) return undefined;
+        const at = named.findIndex((source) => source.name === name);
+        const own = [{ view: views[at]!.view, index: named[at]!.index }, ...views[at]!.past];
+        const { view, index } = own.find((candidate) => candidate.view.fingerprint === fingerprint)!;
+        const resolved = resolvedEntry(plan, number, view, job.options);
+        const table = await extents(index, resolved.extentBlocks);
+        const largestBlockBytes = await largestBlock(index, resolved.extentBlocks);
+        const source = new Source(index, table, name, this.storage, clocks);
+        return { number, view, extents: table, resolved, source, largestBlockBytes };
+      }),
+    );
+    const order = new Order(
+      timeline,
+      opened.filter((source) => source !== undefined),
+    );
+    const sources = opened.map((source) =>
+      source === undefined ? undefined : { ...source, order: order.source(source.number) },
+    );
+    return { order, sources, plan, layout, clocks, position: plan.position };
   }
 
-  private async index(hello: Hello, waiter: Waiter): Promise<DatasetIndex> {
-    const { source, index_dir: indexDir } = hello.view;
-    const key = JSON.stringify([source, indexDir]);
+  private async index(source: AskedSource, waiter: Waiter): Promise<DatasetIndex> {
+    const key = JSON.stringify([source.path, source.index_dir]);
     const listeners = this.listeners.get(key) ?? new Set<Waiter>();
     this.listeners.set(key, listeners);
     listeners.add(waiter);
     let opening = this.indexes.get(key);
     if (opening === undefined) {
-      opening = this.openOrBuild(hello, {
+      opening = this.openOrBuild(source, {
         progress: (stage, done, total) => {
           for (const listener of listeners) listener.progress(stage, done, total);
         },
@@ -95,8 +121,10 @@ export class ViewOpener {
     }
   }
 
-  private async openOrBuild(hello: Hello, { progress, alive, builds }: Waiter): Promise<DatasetIndex> {
-    const { source, index_dir: indexDir } = hello.view;
+  private async openOrBuild(
+    { path: source, index_dir: indexDir }: AskedSource,
+    { progress, alive, builds }: Waiter,
+  ): Promise<DatasetIndex> {
     const place = { storage: this.storage, ...(indexDir === null ? {} : { indexDir }) };
     for (;;) {
       const index = await openIndex(source, place);
@@ -127,23 +155,64 @@ function refuseBuild(source: string, indexDir: string | null, bytes: number): ne
   );
 }
 
-function resolve(hello: Hello, view: OrderView): { resolved: ReturnType<typeof resolveOrder>; position: number } {
-  const { order } = hello;
-  const options: OrderOptions = {
+interface AskedSource {
+  name: string;
+  path: string;
+  index_dir: string | null;
+}
+
+function sourcesOf({ mix, view }: Hello): AskedSource[] {
+  return mix?.sources ?? [{ name: SOURCE_NAME, path: view.source, index_dir: view.index_dir }];
+}
+
+function jobOf({ order, mix, view }: Hello, named: readonly NamedIndex[], views: readonly SourceViews[]): Job {
+  const options: Job["options"] = {
     seed: BigInt(order.seed),
     shuffle: order.shuffle,
     unit: order.unit,
     last: order.last,
-    globalBatch: order.global_batch,
   };
   if (order.shuffle_memory !== null) options.shuffleMemory = order.shuffle_memory;
   if (order.lanes !== null) options.lanes = order.lanes;
   if (order.window !== null) options.window = order.window;
-  if (hello.state === null || hello.state === undefined) {
-    const resolved = resolveOrder(view, options);
-    return { resolved, position: resolved.from };
+  const phases = mix?.phases ?? [{ from: 0, weights: [1] }];
+  const wrong = phases.find(({ weights }) => weights.length !== named.length);
+  if (wrong !== undefined) {
+    throw new ProtocolMessage(`a phase has ${wrong.weights.length} weights for ${named.length} sources`);
   }
-  return checkState(parseState(hello.state), view, options, hello.override);
+  return {
+    sources: named.map(({ name }, i) => ({ name, view: views[i]!.view, past: views[i]!.past.map(({ view }) => view) })),
+    phases: mix?.by === "tokens" ? phases.map((phase) => bySamples(phase, named, view.max_length)) : phases,
+    ramp: (order.ramp ?? [[0, order.global_batch] as const]).map(([from, size]) => ({ from, size })),
+    options,
+  };
+}
+
+/** Weights by tokens as weights by samples: a sample holds its source's mean tokens, at most what a row holds. */
+function bySamples({ from, weights }: Phase, named: readonly NamedIndex[], maxLength: number): Phase {
+  return {
+    from,
+    weights: weights.map((weight, i) => {
+      const { records, tokens } = named[i]!.index.totals;
+
+      return weight / Math.max(Math.min(tokens / records, maxLength), 1);
+    }),
+  };
+}
+
+/** Steps must fit every optimizer batch that lies ahead. */
+function checkSteps({ world, batch_size: batch, mode, order }: Hello, { segments, position }: PlannedOrder): void {
+  const step = world * batch;
+  if (mode !== "stream" || order.last === "pad") return;
+  const ahead = segments.filter((_, s) => (segments[s + 1]?.from ?? Infinity) > position);
+  const wrong = ahead.find(({ globalBatch }) => globalBatch % step !== 0);
+  if (wrong === undefined) return;
+  throw new BatchArithmetic(
+    `global batch ${wrong.globalBatch} (from sample ${wrong.from}) is not a multiple of world size × batch size = ` +
+      `${world} × ${batch} = ${step}`,
+    {},
+    "set batch_size or grad_accum so that world × batch × accumulation = global batch",
+  );
 }
 
 /** Bytes of the largest block. Extents of whole runs need no block tables: there it is not known, and taken as usual. */

@@ -172,12 +172,13 @@ export class Server implements House {
     room.waiting.add(waiter);
     try {
       const group = await room.group;
-      const { position } = await room.opened;
+      const { plan, position } = await room.opened;
       room.seen.add(processOf(hello));
       // Ranks that come back one by one stand a step or two apart, each at its own position.
       const own = typeof hello.state === "object" && hello.state !== null && !hello.override;
       return {
         group,
+        plan,
         seen: room.seen,
         position: own ? Number(parseState(hello.state).position) : position,
         leave: () => this.leaveRoom(joined),
@@ -192,9 +193,10 @@ export class Server implements House {
 
   warnings(hello: Hello, group: Group): string[] {
     const warnings: string[] = [];
-    const { layout: columns, source } = group.view;
+    const { layout: columns, sources } = group.view;
     const delivered = new Set(columns.columns.map((column) => column.feature));
-    const left = source.index.schema.fields.filter((field) => !delivered.has(field.name)).map((field) => field.name);
+    const names = sources.flatMap((source) => source?.source.index.schema.fields.map((field) => field.name) ?? []);
+    const left = [...new Set(names)].filter((name) => !delivered.has(name));
     if (hello.view.columns === null && left.length > 0)
       warnings.push(`not delivered (text or bytes): ${left.join(", ")}`);
     return warnings;
@@ -228,7 +230,7 @@ export class Server implements House {
       storage: this.storage.stats(),
       ...(group === undefined
         ? {}
-        : { stages: group.view.clocks, shardsOpened: group.view.source.shardsOpened, waits: group.waits() }),
+        : { stages: group.view.clocks, shardsOpened: shardsOpened(group), waits: group.waits() }),
     };
   }
 
@@ -303,18 +305,24 @@ function nameOf(hello: Hello, other: Hello): string {
   return hello.rank === other.rank ? `rank ${hello.rank} (local rank ${hello.local_rank})` : `rank ${hello.rank}`;
 }
 
-function whatOf({ view }: Hello): string {
-  return JSON.stringify([view.source, view.columns, view.max_length]);
+function shardsOpened(group: Group): number {
+  return group.view.sources.reduce((sum, source) => sum + (source?.source.shardsOpened ?? 0), 0);
+}
+
+function whatOf({ view, mix }: Hello): string {
+  return JSON.stringify([mix?.sources ?? view.source, view.columns, view.max_length]);
 }
 
 function keyOf(hello: Hello): string {
-  const { view, order, world, batch_size: batch, mode, state, override, stride } = hello;
-  return JSON.stringify([mode, view, order, world, batch, stride, stateText(state), override]);
+  const { view, mix, order, world, batch_size: batch, mode, state, override, stride } = hello;
+  return JSON.stringify([mode, view, mix, order, world, batch, stride, stateText(state), override]);
 }
 
 function differences(a: Hello, b: Hello): string[] {
   const flat = (hello: Hello): Record<string, unknown> => ({
     ...hello.order,
+    ramp: JSON.stringify(hello.order.ramp),
+    phases: JSON.stringify(hello.mix?.phases),
     world: hello.world,
     batch_size: hello.batch_size,
     pad_id: hello.view.pad_id,

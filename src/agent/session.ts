@@ -8,8 +8,9 @@ import { toErrorRecord } from "../base/errors.ts";
 import { slotLayout } from "../feed/columns.ts";
 import type { SlotLayout } from "../feed/columns.ts";
 import type { Group, Member } from "../feed/group.ts";
-import { SOURCE_NAME } from "../feed/order-view.ts";
+import type { PlannedOrder } from "../order/job.ts";
 import { stateOf } from "../order/state.ts";
+import type { Segment as OrderSegment } from "../order/types.ts";
 import { BatchArithmetic, ProtocolMessage, ProtocolMismatch } from "./errors.ts";
 import { layout } from "./layout.ts";
 import { readLines, writeLine } from "./lines.ts";
@@ -46,6 +47,7 @@ export type SlotOf = (columns: Group["view"]["layout"]) => SlotLayout;
 
 export interface Joined {
   group: Group;
+  plan: PlannedOrder;
   position: number;
   /** Processes that have come for the same, as {@link processOf} names them. */
   seen: ReadonlySet<string>;
@@ -127,18 +129,18 @@ export class Session {
     const joined = await this.house.groupFor(hello, this.slotOf(hello), progress, () => !this.ended);
     if (this.ended) return joined.leave();
     this.joined = joined;
-    const { group, position } = joined;
-    const { order, view, layout: columns, source } = group.view;
-    const { resolved } = order;
+    const { group, plan, position } = joined;
+    const { layout: columns } = group.view;
     const { slot } = group.options;
+    const { epochs } = group.view.order;
+    const present = segmentAt(plan, position);
     this.send({
       type: "view",
       protocol: layout.protocol,
       version: this.house.version,
       pid: process.pid,
-      samples: String(order.samples),
-      data: source.index.fingerprint,
-      view: view.fingerprint,
+      samples: String(present.sources.reduce((sum, number) => sum + plan.entries[number]!.samples, 0)),
+      sources: sourcesText(plan, group, present),
       columns: columns.columns.map(({ name, feature, storage, width, scalar, dtype, bytes }, i) => ({
         name,
         feature,
@@ -150,18 +152,19 @@ export class Session {
         bytes,
       })),
       slot_bytes: slot.bytes,
+      // For clients of before; goes with them.
       order: {
-        shuffle: resolved.shuffle,
-        held: resolved.held,
-        lanes: resolved.lanes,
-        window: resolved.window,
-        extent: resolved.extentBlocks,
-        last: resolved.last,
-        global_batch: resolved.globalBatch,
-        from: String(resolved.from),
+        last: epochs.last,
+        global_batch: present.globalBatch,
+        from: String(plan.segments[0]!.from),
+      },
+      epochs: {
+        last: epochs.last,
+        spans: epochs.spans.map(({ from, epoch, into, length }) => [from, epoch, into, length]),
+        batches: epochs.batches.map(({ from, size }) => [from, size]),
       },
       position: String(position),
-      state: stateOf(resolved, position, { name: SOURCE_NAME, view: view.fingerprint, samples: order.samples }),
+      state: stateOf(plan, position),
       warnings: this.house.warnings(hello, group),
     });
   }
@@ -227,7 +230,7 @@ export class Session {
     const { hello, joined } = this;
     const member = this.expectMember();
     if (hello?.mode !== "random") throw new ProtocolMessage('get needs mode "random"');
-    const samples = joined?.group.view.order.samples ?? 0;
+    const samples = joined?.group.view.sources[0]?.order.samples ?? 0;
     const wrong = indices.find((index) => index >= samples);
     if (wrong !== undefined || indices.length > hello.batch_size) {
       throw new ProtocolMessage(
@@ -295,9 +298,26 @@ function rankOf(process: string): number {
   return Number.parseInt(process, 10);
 }
 
+/** The segment in force. */
+function segmentAt({ segments }: PlannedOrder, position: number): OrderSegment {
+  return segments.findLast(({ from }) => from <= position) ?? segments[0]!;
+}
+
+function sourcesText({ entries }: PlannedOrder, group: Group, present: OrderSegment): object[] {
+  return entries.map(({ name, samples, shuffle, lanes, window, extentBlocks }, number) => ({
+    name,
+    samples: String(samples),
+    weight: present.weights[present.sources.indexOf(number)] ?? 0,
+    shuffle,
+    held: group.view.sources[number]?.order.resolved.held ?? false,
+    lanes,
+    window,
+    extent: extentBlocks,
+  }));
+}
+
 function checkArithmetic(hello: Hello): void {
-  const { world, batch_size: batch, order } = hello;
-  const step = world * batch;
+  const { world } = hello;
   if (hello.rank >= world || hello.here.some((rank) => rank >= world) || !hello.here.includes(hello.rank)) {
     throw new BatchArithmetic(
       `rank ${hello.rank} of ${world} with ranks ${hello.here.join(", ")} on this node cannot be`,
@@ -305,11 +325,4 @@ function checkArithmetic(hello: Hello): void {
   }
   if (hello.offset >= hello.stride)
     throw new BatchArithmetic(`offset ${hello.offset} must be below stride ${hello.stride}`);
-  if (hello.mode === "stream" && order.last !== "pad" && order.global_batch % step !== 0) {
-    throw new BatchArithmetic(
-      `global batch ${order.global_batch} is not a multiple of world size × batch size = ${world} × ${batch} = ${step}`,
-      {},
-      "set batch_size or grad_accum so that world × batch × accumulation = global batch",
-    );
-  }
 }

@@ -1,5 +1,5 @@
 /** Index of the last of the first `count` ascending values that is at most `value`; 0 when all are above it. */
-export function lastAtMost(sorted: Float64Array, count: number, value: number): number {
+export function lastAtMost(sorted: ArrayLike<number>, count: number, value: number): number {
   let low = 0;
   let high = count - 1;
   while (low < high) {

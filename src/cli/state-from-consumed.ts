@@ -5,7 +5,7 @@ import { IndexMissing, indexCommand } from "../dataset/errors.ts";
 import { openIndex } from "../dataset/index-read.ts";
 import { writeState } from "../dataset/state-file.ts";
 import { SOURCE_NAME, viewOf } from "../feed/order-view.ts";
-import { resolveOrder } from "../order/resolve.ts";
+import { planSingle } from "../order/job.ts";
 import { advance } from "../order/skip.ts";
 import { stateOf } from "../order/state.ts";
 import { printLine, wantsJson, withStorage } from "./command.ts";
@@ -47,9 +47,8 @@ export function registerFromConsumed(state: Command): void {
         padId: 0,
         strict: false,
       });
-      const resolved = resolveOrder(view, orderOptions(flags, flags.seed, flags.globalBatchSize));
-      const start = stateOf(resolved, 0, { name: SOURCE_NAME, view: view.fingerprint, samples: view.samples });
-      return advance(start, flags.consumedSamples);
+      const options = orderOptions(flags, flags.seed, flags.globalBatchSize);
+      return advance(stateOf(planSingle(SOURCE_NAME, view, options), 0), flags.consumedSamples);
     });
     await writeState(flags.out, made);
     if (wantsJson(from)) {

@@ -10,22 +10,18 @@ import { tableText } from "./command.ts";
 
 export function stateText(state: OrderState): string {
   const lines = [`${formatCount(Number(state.position))} samples delivered, seed ${state.seed}`];
-  for (const { name, view, samples } of state.sources)
+  for (const source of state.sources) {
+    const { name, view, samples } = source;
     lines.push(`source ${basename(name) || name}: ${formatCount(Number(samples))} samples, view ${view}`);
-  for (const segment of state.segments) {
-    const { L, window, extent, shuffle, last, G, from } = segment;
-    const kind =
-      shuffle === "window"
-        ? `${formatNumber(L, "lane")}, windows of ${formatNumber(window, "sample")}`
-        : shuffle === "global"
-          ? "shuffled over all samples"
-          : "in file order";
-    const unit =
-      extent === 0
-        ? "whole shards"
-        : `extents of ${formatNumber(extent, "block")} (up to ${formatSize(extent * 4 * 1024 * 1024)})`;
+    lines.push(`  ${howText(source)}`);
+  }
+  for (const { from, sources, weights, G, last } of state.segments) {
+    const mix = sources
+      .map((number, i) => `${state.sources[number]!.name} ${((weights[i]! * 100) / 65536).toFixed(1)} %`)
+      .join(", ");
     lines.push(
-      `from ${formatCount(Number(from))}: ${kind}; ${unit}; optimizer batches of ${formatNumber(G, "sample")}; last="${last}"`,
+      `from ${formatCount(Number(from))}: ${sources.length > 1 || state.sources.length > 1 ? `${mix}; ` : ""}` +
+        `optimizer batches of ${formatNumber(G, "sample")}; last="${last}"`,
     );
   }
   const { epoch, done, epochSteps, into } = progressOf(state);
@@ -33,6 +29,20 @@ export function stateText(state: OrderState): string {
     `epoch ${epoch}, ${formatCount(done)} of ${formatNumber(epochSteps, "optimizer batch")} done${into > 0 ? ` and ${formatNumber(into, "sample")} of the next` : ""}`,
   );
   return lines.join("\n");
+}
+
+function howText({ L, window, extent, shuffle }: OrderState["sources"][number]): string {
+  const kind =
+    shuffle === "window"
+      ? `${formatNumber(L, "lane")}, windows of ${formatNumber(window, "sample")}`
+      : shuffle === "global"
+        ? "shuffled over all samples"
+        : "in file order";
+  const unit =
+    extent === 0
+      ? "whole shards"
+      : `extents of ${formatNumber(extent, "block")} (up to ${formatSize(extent * 4 * 1024 * 1024)})`;
+  return `${kind}; ${unit}`;
 }
 
 export function diffText({ differences, verdict, ahead }: StateDiff): string {

@@ -14,7 +14,7 @@ import { diffText, reportText, stateText } from "./state-text.ts";
 const STATE = "JSON of state_dict(), a checkpoint's folder with loader_state.json, or a run's folder";
 
 interface VerifyFlags {
-  data: string;
+  data: string[];
   state?: string;
   indexDir?: string;
   skipped: PositionRange[];
@@ -50,14 +50,18 @@ export function register(program: Command): void {
     .command("verify")
     .description("recompute the proof of a run from the index and name the first step that differs")
     .argument("<run>", "the run's folder (with proof/), or the folder of the proof files")
-    .requiredOption("--data <path>", "the data that the run was trained on, as the loader was given it")
+    .requiredOption(
+      "--data <path>",
+      "the data that the run was trained on, as the loader was given it; of a mixture NAME=PATH for each source",
+      (text: string, before: string[] | undefined) => [...(before ?? []), text],
+    )
     .option("--state <state>", "a state of the run (default: the one in the proof files)")
     .option("--index-dir <dir>", "where the index lies when the data is read-only")
     .option("--skipped <from:to>", "positions that `state skip` left out; may be given again", range, [])
     .action(async (run: string, flags: VerifyFlags, command: Command) => {
       const given = flags.state === undefined ? undefined : (await readState(flags.state)).state;
       const { report, proof } = await withStorage((storage) =>
-        verifyRun(run, flags.data, { storage, indexDir: flags.indexDir, state: given, skipped: flags.skipped }),
+        verifyRun(run, dataOf(flags.data), { storage, indexDir: flags.indexDir, state: given, skipped: flags.skipped }),
       );
       await printLine(
         wantsJson(command) ? JSON.stringify({ ...report, tornLines: proof.tornLines }) : reportText(report, proof),
@@ -66,6 +70,19 @@ export function register(program: Command): void {
     });
   registerSkip(state, STATE);
   registerFromConsumed(state);
+}
+
+/** One path, or paths by name. */
+function dataOf(given: readonly string[]): string | Map<string, string> {
+  const named = given.map((text) => /^([^=/]+)=(.+)$/.exec(text));
+  if (given.length === 1 && named[0] === null) return given[0]!;
+  const paths = new Map<string, string>();
+  for (const [i, found] of named.entries()) {
+    if (found === null)
+      throw new InvalidArgumentError(`--data must be NAME=PATH where there are several, got ${given[i]}`);
+    paths.set(found[1]!, found[2]!);
+  }
+  return paths;
 }
 
 function range(text: string, before: PositionRange[]): PositionRange[] {

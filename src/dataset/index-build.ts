@@ -18,6 +18,7 @@ import type { Manifest, ShardTable } from "./index-layout.ts";
 import { StoredIndex, readIndex, readTable } from "./index-read.ts";
 import { IndexWriter } from "./index-write.ts";
 import { isKnownNonData } from "./non-data.ts";
+import { pastOf, totalsOf } from "./past.ts";
 import { SchemaMerge } from "./schema.ts";
 import { scanShard } from "./shard-scan.ts";
 import type { ScannedShard } from "./shard-scan.ts";
@@ -52,7 +53,8 @@ const CONCURRENT_STATS = 16;
 export async function buildIndex(source: string, options: BuildOptions): Promise<DatasetIndex> {
   const { storage } = options;
   const { root, indexDir, paths } = await discover(source, storage, options.indexDir);
-  const old = options.rebuild === true ? undefined : await oldIndex(root, indexDir, storage);
+  const before = await oldIndex(root, indexDir, storage);
+  const old = options.rebuild === true ? undefined : before;
   const files = await statAll(root, paths, storage);
   const known = await knownShards(old, indexDir, storage);
   const isKnown = ({ path, version }: File): boolean => {
@@ -70,7 +72,10 @@ export async function buildIndex(source: string, options: BuildOptions): Promise
   const writer = options.write === false ? undefined : new IndexWriter(indexDir, source);
   try {
     await writer?.prepare();
-    return await make({ source, root, indexDir, files, fresh, kept, ignored, format: old?.format, writer }, options);
+    return await make(
+      { source, root, indexDir, files, fresh, kept, ignored, format: old?.format, before, writer },
+      options,
+    );
   } catch (error) {
     await writer?.abandon();
     throw error;
@@ -87,12 +92,14 @@ interface Work {
   ignored: IgnoredFile[];
   /** Of the kept shards. */
   format: string | undefined;
+  /** The index of before, also where every shard is read again. */
+  before: DatasetIndex | undefined;
   writer: IndexWriter | undefined;
 }
 
 /** Reads what is fresh and publishes the whole. */
 async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
-  const { source, root, indexDir, files, fresh, kept, ignored, writer } = work;
+  const { source, root, indexDir, files, fresh, kept, ignored, before, writer } = work;
   const { storage } = options;
   // Block tables of a large set do not fit in memory; they are kept only when there is no file to read them from.
   const tables = new Map<string, ShardTable>();
@@ -113,6 +120,7 @@ async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
     const { path, why } = ignored[0]!;
     throw new NoShards(`none of ${files.length} files is a shard; ${path}: ${why}`, { file: source });
   }
+  const past = pastOf(before, shards);
   const manifest: Manifest = {
     version: INDEX_VERSION,
     format: oneFormat(root, shards, formats),
@@ -120,6 +128,7 @@ async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
     totals: totalsOf(shards),
     schema: schema.result(),
     ignored: ignored.sort((a, b) => Buffer.compare(Buffer.from(a.path), Buffer.from(b.path))),
+    ...(past.length > 0 ? { past } : {}),
   };
   await writer?.publish(manifest, shards);
   return new StoredIndex({ root, manifest, shards }, async (shard) => {
@@ -192,15 +201,4 @@ function oneFormat(root: string, shards: readonly ShardRow[], formats: ReadonlyM
     { file: join(root, other.path) },
     "all shards of a set are of one format: give a glob that names only some of them",
   );
-}
-
-function totalsOf(shards: readonly ShardRow[]): DatasetIndex["totals"] {
-  const totals = { shards: shards.length, bytes: 0, records: 0, tokens: 0, blocks: 0 };
-  for (const { size, records, tokens, blocks } of shards) {
-    totals.bytes += size;
-    totals.records += records;
-    totals.tokens += tokens;
-    totals.blocks += blocks;
-  }
-  return totals;
 }

@@ -23,7 +23,7 @@ import { createHash } from "node:crypto";
 import { crc32c } from "../base/crc32c.ts";
 import type { BlockTable, Encoding, Schema } from "../formats/types.ts";
 import { IndexCorrupt } from "./errors.ts";
-import type { DatasetIndex, IgnoredFile, ShardRow } from "./types.ts";
+import type { DatasetIndex, IgnoredFile, PastSet, ShardRow } from "./types.ts";
 
 export const INDEX_VERSION = 1;
 export const RUN_BLOCKS = 64;
@@ -43,6 +43,8 @@ export interface Manifest {
   totals: DatasetIndex["totals"];
   schema: Schema;
   ignored: IgnoredFile[];
+  /** Absent where no shard was ever appended. */
+  past?: PastSet[];
 }
 
 /** A shard's block table with what ties it to the shard. */

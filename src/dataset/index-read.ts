@@ -16,7 +16,7 @@ import { IndexCorrupt, IndexStale, indexCommand } from "./errors.ts";
 import { decodeShards, decodeTable, tableName } from "./index-layout.ts";
 import type { Manifest, ShardTable } from "./index-layout.ts";
 import { isKnownNonData } from "./non-data.ts";
-import type { DatasetIndex, IgnoredFile, ShardRow } from "./types.ts";
+import type { DatasetIndex, IgnoredFile, PastSet, ShardRow } from "./types.ts";
 
 export interface IndexPlace {
   storage: Storage;
@@ -93,6 +93,7 @@ export class StoredIndex implements DatasetIndex {
   readonly schema: Schema;
   readonly totals: DatasetIndex["totals"];
   readonly fingerprint: string;
+  readonly past: PastSet[];
   private readonly load: (shard: ShardRow) => Promise<ShardTable>;
   private readonly tables = new Map<number, Promise<BlockTable>>();
 
@@ -104,6 +105,7 @@ export class StoredIndex implements DatasetIndex {
     this.schema = manifest.schema;
     this.totals = manifest.totals;
     this.fingerprint = manifest.fingerprint;
+    this.past = manifest.past ?? [];
     this.load = load;
   }
 

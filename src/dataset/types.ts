@@ -25,6 +25,13 @@ export interface IgnoredFile {
   why: string;
 }
 
+/** A set that shards were appended to. */
+export interface PastSet {
+  fingerprint: string;
+  /** Paths that came with the next set. */
+  added: string[];
+}
+
 export interface DatasetIndex {
   /** Absolute folder (or URI) that shard paths are relative to. */
   root: string;
@@ -36,6 +43,8 @@ export interface DatasetIndex {
   totals: { shards: number; bytes: number; records: number; tokens: number; blocks: number };
   /** Data fingerprint: 32 hex digits. */
   fingerprint: string;
+  /** What it was before shards were appended, the newest last. */
+  past: PastSet[];
   /** The block table of one shard; read when first asked for, then kept. */
   blockTable(shard: number): Promise<BlockTable>;
 }

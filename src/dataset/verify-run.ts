@@ -11,12 +11,14 @@ import { Order } from "../order/order.ts";
 import { compareProof, readProof } from "../order/proof-files.ts";
 import type { PositionRange, Proof, ProofReport } from "../order/proof-files.ts";
 import { identities } from "../order/proof.ts";
-import { checkState, parseState } from "../order/state.ts";
-import type { OrderState } from "../order/types.ts";
+import { entriesOf, parseState, segmentsOf, timelineOf } from "../order/state.ts";
+import type { OrderState, SourceEntry } from "../order/types.ts";
 import { IndexMissing, indexCommand } from "./errors.ts";
 import { extents, orderView } from "./extents.ts";
 import { openIndex } from "./index-read.ts";
 import type { IndexPlace } from "./index-read.ts";
+import { pastSets } from "./past.ts";
+import type { DatasetIndex } from "./types.ts";
 
 export interface VerifyRunOptions extends IndexPlace {
   /** @default the state in the proof files */
@@ -25,35 +27,72 @@ export interface VerifyRunOptions extends IndexPlace {
   skipped?: readonly PositionRange[];
 }
 
-/** `run`: the run's folder (with proof/), or the folder of the proof files. */
+/** `run`: the run's folder (with proof/), or the folder of the proof files. `data`: of the one source, or of each by name. */
 export async function verifyRun(
   run: string,
-  data: string,
+  data: string | ReadonlyMap<string, string>,
   options: VerifyRunOptions,
 ): Promise<{ report: ProofReport; proof: Proof }> {
   const proof = readProof(await proofFiles(run));
   const state = options.state ?? stateOfProof(proof, run);
-  const source = state.sources[0]!;
-  for (const view of proof.views) {
-    if (view === source.view) continue;
+  const foreign = proof.views.find((view) => !state.sources.some((source) => source.view === view));
+  if (foreign !== undefined) {
     throw new ProofMismatch(
-      `the proof is of another view: found ${view}, expected ${source.view}`,
+      `the proof is of another view: found ${foreign}, expected ${state.sources.map(({ view }) => view).join(" or ")}`,
       {},
       "give the state of this run",
     );
   }
-  const index = await openIndex(data, options);
-  if (index === undefined)
-    throw new IndexMissing("there is no index", { file: data }, indexCommand(data, options.indexDir));
-  const view = await orderView(index, source.view, 0);
-  // Row bytes of 0: memory does not matter here, nothing is held.
-  const { resolved } = checkState(
-    state,
-    { ...view, streams: false },
-    { seed: BigInt(state.seed), globalBatch: state.segments[0]!.G },
+  const entries = entriesOf(state);
+  const sets = await setsOf(entries, data, options);
+  const parts = await Promise.all(
+    entries.map(async (entry, number) => {
+      const { lanes, window, extentBlocks, shuffle } = entry;
+      const index = sets[number]!;
+      // Row bytes of 0: memory does not matter here, nothing is held.
+      const view = await orderView(index, entry.view, 0);
+      const resolved = { seed: BigInt(state.seed), shuffle, held: false, lanes, window, extentBlocks };
+      return { number, view, extents: await extents(index, extentBlocks), resolved };
+    }),
   );
-  const order = new Order(view, await extents(index, resolved.extentBlocks), resolved);
-  return { report: compareProof(proof, order, identities(index.shards, source.name), options.skipped), proof };
+  const order = new Order(timelineOf(entries, segmentsOf(state)), parts);
+  const known = entries.map(({ name }, number) => identities(sets[number]!.shards, name));
+  const report = compareProof(proof, order, (source, sample) => known[source]!(sample), options.skipped);
+  return { report, proof };
+}
+
+/** The set of each source: the one that is there, or what it was before shards were appended. */
+async function setsOf(
+  entries: readonly SourceEntry[],
+  data: string | ReadonlyMap<string, string>,
+  options: VerifyRunOptions,
+): Promise<DatasetIndex[]> {
+  const sets = new Map<string, DatasetIndex[]>();
+  for (const { name } of entries) {
+    if (sets.has(name)) continue;
+    const path = typeof data === "string" ? data : data.get(name);
+    if (path === undefined || (typeof data === "string" && entries.some((entry) => entry.name !== name))) {
+      throw new ProofInvalid(
+        `the run has the sources ${[...new Set(entries.map((entry) => entry.name))].join(", ")}; the data of ${name} is not named`,
+        {},
+        "give --data NAME=PATH for each of them",
+      );
+    }
+    const index = await openIndex(path, options);
+    if (index === undefined)
+      throw new IndexMissing("there is no index", { file: path }, indexCommand(path, options.indexDir));
+    sets.set(name, [index, ...pastSets(index)]);
+  }
+  return entries.map(({ name, samples }) => {
+    const found = sets.get(name)!.find(({ totals }) => totals.records === samples);
+    if (found !== undefined) return found;
+    const [index] = sets.get(name)!;
+    throw new ProofMismatch(
+      `the run was over ${samples} samples of source ${name}, the index has ${index!.totals.records}`,
+      { file: index!.root },
+      "name the data that the run was trained on",
+    );
+  });
 }
 
 async function proofFiles(run: string): Promise<{ name: string; text: string }[]> {
@@ -72,11 +111,24 @@ async function proofFiles(run: string): Promise<{ name: string; text: string }[]
   );
 }
 
+/** The last state: what it tells of the past must be what the others say. */
 function stateOfProof(proof: Proof, run: string): OrderState {
-  if (proof.states.length === 1) return parseState(proof.states[0], run);
+  const states = proof.states.map((state) => parseState(state, run));
+  const last = states.at(-1);
+  if (last === undefined) {
+    throw new ProofMismatch("the proof files name no order, expected one", { file: run }, "give --state FILE");
+  }
+  const other = states.find((state) => !isPastOf(state, last));
+  if (other === undefined) return last;
   throw new ProofMismatch(
-    `the proof files name ${proof.states.length} different orders, expected one`,
+    `the proof files name ${states.length} different orders, expected one`,
     { file: run },
-    proof.states.length === 0 ? "give --state FILE" : "keep the proof of each order in a folder of its own",
+    "keep the proof of each order in a folder of its own",
   );
+}
+
+function isPastOf(a: OrderState, b: OrderState): boolean {
+  const began = ({ segments }: OrderState): string => segments[0]!.from;
+  const first = ({ sources, segments }: OrderState): string => JSON.stringify(sources[segments[0]!.sources[0]!]);
+  return a.seed === b.seed && began(a) === began(b) && first(a) === first(b);
 }

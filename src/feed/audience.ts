@@ -29,16 +29,17 @@ interface Seats {
 export class Steps {
   readonly base: number;
   readonly size: number;
-  private readonly order: Order;
   private readonly padded: boolean;
+  /** Of an epoch, with `pad`. */
+  private readonly samples: number;
   private readonly perEpoch: number;
 
   constructor(order: Order, base: number, size: number) {
-    this.order = order;
     this.size = size;
-    this.padded = order.resolved.last === "pad";
-    this.base = this.padded ? order.resolved.from : base;
-    this.perEpoch = Math.ceil(order.samples / size);
+    this.padded = order.last === "pad";
+    this.base = this.padded ? order.epochs.from : base;
+    this.samples = order.epochs.spans[0]!.length;
+    this.perEpoch = Math.ceil(this.samples / size);
   }
 
   /** First position of the step that holds `position`. */
@@ -51,18 +52,18 @@ export class Steps {
   /** First position of the next step. */
   after(start: number): number {
     if (!this.padded) return start + this.size;
-    return Math.min(start + this.size, this.epochBegin(start) + this.order.samples);
+    return Math.min(start + this.size, this.epochBegin(start) + this.samples);
   }
 
   /** Number of the step that begins at `start`, counted from `base`. */
   number(start: number): number {
     if (!this.padded) return Math.round((start - this.base) / this.size);
-    const epoch = Math.floor((start - this.base) / this.order.samples);
+    const epoch = Math.floor((start - this.base) / this.samples);
     return epoch * this.perEpoch + Math.round((start - this.epochBegin(start)) / this.size);
   }
 
   private epochBegin(position: number): number {
-    return this.base + Math.floor((position - this.base) / this.order.samples) * this.order.samples;
+    return this.base + Math.floor((position - this.base) / this.samples) * this.samples;
   }
 }
 
@@ -80,11 +81,12 @@ export class Audience {
   private readonly held: boolean;
   private ceiling = 0;
 
-  constructor(order: Order, steps: Steps, world: number) {
+  /** `held`: the rows of every position are kept. */
+  constructor(order: Order, steps: Steps, world: number, held: boolean) {
     this.order = order;
     this.steps = steps;
     this.world = world;
-    this.held = order.resolved.held;
+    this.held = held;
   }
 
   /** Rows for this rank are kept from now on, until all its `peers` here took them, connected yet or not. */

@@ -53,6 +53,8 @@ export interface Served {
   /** Address of the run's staging slot and of u32[batch] in front of it. */
   staging: number;
   rowTable: number;
+  /** Number of the source of a position; undefined: there is one source. */
+  sourceOf: ((position: number) => number) | undefined;
   deal(start: number): Dealt;
   /** This consumer's next step begins at `position`. */
   advance(position: number): void;
@@ -210,7 +212,8 @@ export class Batcher {
       words[at + 4] = words[row + 2] as number;
       words[at + 5] = words[row + 3] as number;
       words[at + 6] = words[row + 4] as number;
-      words[at + 7] = i < valid ? 1 : 0;
+      const source = served.sourceOf?.(positions[i] as number) ?? 0;
+      words[at + 7] = (i < valid ? 1 : 0) | (source << 1);
       if (i < valid) truncated += (words[row + 5] as number) & 1;
     }
     words[(staging + this.offsets.truncated) >>> 2] = truncated;

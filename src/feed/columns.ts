@@ -38,7 +38,8 @@ export interface ViewLayout {
   nominalBytes: number;
 }
 
-const MASK = "attention_mask";
+/** Derived from the length of `input_ids` where the data has none. */
+export const MASK = "attention_mask";
 /** What one decoding plan holds. */
 const MAX_COLUMNS = 64;
 const VALUE_BYTES = { i32: 4, i64: 8, f32: 4, prefix: 4, length: 4 } as const;

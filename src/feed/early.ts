@@ -173,7 +173,7 @@ export class EarlyRows {
       for (const run of this.source.runs(table, shard, from, to)) {
         let load = this.intake.load(table, [run], true, sink, stream);
         while (load === undefined && !this.closed) {
-          await this.intake.room();
+          await this.memory.raw.room();
           load = this.intake.load(table, [run], true, sink, stream);
         }
         await load;

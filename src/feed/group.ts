@@ -4,7 +4,6 @@
  */
 import { formatSize } from "../base/units.ts";
 import type { Order } from "../order/order.ts";
-import type { OrderView } from "../order/types.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
 import type { ConsumerId } from "./audience.ts";
 import { Batcher, SlotError } from "./batcher.ts";
@@ -16,15 +15,13 @@ import type { Patience } from "./early.ts";
 import { MemoryBudget } from "./errors.ts";
 import { Run } from "./run.ts";
 import type { RunParts } from "./run.ts";
-import type { Source } from "./source.ts";
+import type { SourceView } from "./run-source.ts";
 
 /** An opened view: what every session of the group shares. */
 export interface GroupView {
   order: Order;
-  view: OrderView;
-  source: Source;
-  /** Bytes of the largest block, as far as the block tables were read. */
-  largestBlockBytes: number;
+  /** By number; undefined: nothing is served from it any more. */
+  sources: readonly (SourceView | undefined)[];
   layout: ViewLayout;
   clocks: StageClocks;
 }
@@ -164,7 +161,7 @@ export class Group {
     }
     for (const run of this.runs) {
       try {
-        run.supply.pump();
+        run.pump();
       } catch (error) {
         this.fail(run, error as Error);
       }
@@ -173,12 +170,20 @@ export class Group {
 
   /** Steps announced ahead: only supplies that read nothing by themselves need it. */
   private lookAhead(seat: Seat): number {
-    return seat.request.random || this.isSparse() ? Math.min(seat.request.slots, 8) : 0;
+    return seat.request.random || this.isSparse ? Math.min(seat.request.slots, 8) : 0;
   }
 
-  private isSparse(): boolean {
-    const { shuffle, held } = this.view.order.resolved;
-    return shuffle === "global" && !held;
+  /** Some source is read row by row. */
+  private get isSparse(): boolean {
+    return this.view.sources.some((source) => {
+      const { shuffle, held } = source?.order.resolved ?? {};
+      return shuffle === "global" && held === false;
+    });
+  }
+
+  /** Every row of every source is kept. */
+  private get isHeld(): boolean {
+    return this.view.sources.every((source) => source?.order.resolved.held !== false);
   }
 
   private fail(run: Run, error: Error): void {
@@ -213,7 +218,7 @@ export class Group {
     const old = seat.run;
     old.leave(seat.batcher.id);
     // A run that nobody uses and that has nothing for the new position goes first: its memory may be needed.
-    if (!this.view.order.resolved.held) this.tidy(old);
+    if (!this.isHeld) this.tidy(old);
     try {
       const { run, start, id } = this.runFor(seat.request, position, seat.questions, 0);
       seat.run = run;
@@ -303,8 +308,8 @@ export class Group {
    */
   private slack(request: MemberRequest, position: number): number {
     const { batch, world } = this.options;
-    const { place } = this.view.order.epochs.split(position);
-    return Math.min(REJOIN_STEPS * request.stride, Math.floor(place / (batch * world))) * batch * world;
+    const before = position - this.view.order.timeline.stretchStart(position);
+    return Math.min(REJOIN_STEPS * request.stride, Math.floor(before / (batch * world))) * batch * world;
   }
 
   private giveUpAbsent(): void {

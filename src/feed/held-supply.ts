@@ -7,12 +7,14 @@ import type { Intake, RowSink } from "./intake.ts";
 import type { GroupMemory } from "./memory.ts";
 import type { RecordRun, Source } from "./source.ts";
 import { ROW_COMING, ROW_FIRST, ROW_SCHEDULED } from "./supply.ts";
-import type { Supply } from "./supply.ts";
-import type { Order } from "../order/order.ts";
+import type { Strand, Supply } from "./supply.ts";
+import type { SourceOrder } from "../order/source-order.ts";
 import { READ_BYTES } from "../order/residency.ts";
 
 export interface HeldParts {
-  order: Order;
+  /** Position at which the run begins. */
+  from: number;
+  order: SourceOrder;
   source: Source;
   memory: GroupMemory;
   intake: Intake;
@@ -21,7 +23,7 @@ export interface HeldParts {
   failed: (error: Error) => void;
 }
 
-export class HeldSupply implements Supply {
+export class HeldSupply implements Supply, Strand {
   /** By sample number. */
   private readonly address: Uint32Array;
   private readonly parts: HeldParts;
@@ -29,6 +31,8 @@ export class HeldSupply implements Supply {
   private planned: RecordRun[] = [];
   private loading = false;
   private rest: number;
+  /** Samples whose reads have begun. */
+  private started = 0;
 
   constructor(parts: HeldParts) {
     this.parts = parts;
@@ -56,17 +60,20 @@ export class HeldSupply implements Supply {
 
   sweep(): void {}
 
-  pump(): void {
-    while (this.next()) {
-      // one read after the other, as far as the raw arena has room
-    }
+  strands(): readonly Strand[] {
+    return this.planned.length === 0 && this.shard >= this.parts.source.index.shards.length ? [] : [this];
+  }
+
+  /** As if its samples were served in the order in which they are read: beside other sources it reads at their pace. */
+  get frontier(): number {
+    return this.parts.from + this.started * this.parts.order.spread;
   }
 
   close(): void {
     this.parts.early.close();
   }
 
-  private next(): boolean {
+  advance(): boolean {
     const { source, intake } = this.parts;
     if (this.planned.length === 0 && !this.plan()) return false;
     const first = this.planned[0] as RecordRun;
@@ -86,7 +93,8 @@ export class HeldSupply implements Supply {
       stream?.close();
       return false;
     }
-    this.planned.splice(0, stream === undefined ? runs.length : this.planned.length);
+    const begun = this.planned.splice(0, stream === undefined ? runs.length : this.planned.length);
+    for (const { from, to } of begun) this.started += to - from;
     load
       .finally(() => stream?.close())
       .then(

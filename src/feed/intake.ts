@@ -43,7 +43,6 @@ export class Intake {
   private nextRead = 1;
   private active = 0;
   private whenIdle: (() => void) | undefined;
-  private readonly roomWaiters: (() => void)[] = [];
   private readonly group: number;
   private readonly source: Source;
   private readonly memory: GroupMemory;
@@ -98,12 +97,7 @@ export class Intake {
       stream === undefined
         ? this.readAndDecode(table, runs, raw, urgent, sink)
         : this.inflateAndDecode(table, runs, raw, urgent, sink, stream);
-    return this.during(
-      work.finally(() => {
-        this.memory.raw.release(raw);
-        for (const waiter of this.roomWaiters.splice(0)) waiter();
-      }),
-    );
+    return this.during(work.finally(() => this.memory.raw.release(raw)));
   }
 
   /** Counts work that uses the run's memory: it is not given to another run before that is over. */
@@ -112,11 +106,6 @@ export class Intake {
     return work.finally(() => {
       if (--this.active === 0) this.whenIdle?.();
     });
-  }
-
-  /** Resolves when raw bytes were given back. */
-  room(): Promise<void> {
-    return new Promise((resolve) => this.roomWaiters.push(resolve));
   }
 
   get idle(): boolean {

@@ -1,18 +1,17 @@
 /**
- * Lane supply: rows for `window` and `none` orders. Each lane that a local rank reads from has its windows here;
- * the lane furthest behind reads first.
+ * Lane supply: rows of a source in a `window` or `none` order. Each lane that a local rank reads from has its windows here.
  */
 import type { Audience } from "./audience.ts";
 import type { EarlyRows } from "./early.ts";
 import { Lane } from "./lane.ts";
 import type { LaneParts } from "./lane.ts";
 import { ROW_COMING, ROW_FIRST } from "./supply.ts";
-import type { Supply } from "./supply.ts";
-import type { Order } from "../order/order.ts";
+import type { Strand, Supply } from "./supply.ts";
+import type { SourceOrder } from "../order/source-order.ts";
 
 export class LaneSupply implements Supply {
   private readonly lanes: (Lane | undefined)[];
-  private readonly order: Order;
+  private readonly order: SourceOrder;
   private readonly early: EarlyRows;
   private readonly audience: Audience;
   private readonly parts: LaneParts;
@@ -27,22 +26,20 @@ export class LaneSupply implements Supply {
     this.parts = parts;
     this.from = from;
     this.lanes = Array.from({ length: this.order.lanes }, () => undefined);
-    for (const lane of lanes) this.lane(lane);
+    for (const lane of lanes) if (this.order.rowAt(lane, from) !== undefined) this.lane(lane);
   }
 
   find(position: number): number {
-    const { pass, place } = this.order.epochs.split(position);
-    const lane = place % this.order.lanes;
-    const found = this.lane(lane).find(pass, (place - lane) / this.order.lanes);
+    const { pass, lane, row } = this.order.locate(position);
+    const found = this.lane(lane).find(pass, row);
     if (found >= ROW_FIRST || this.early.size === 0) return found;
     return this.early.get(position) ?? found;
   }
 
   take(position: number, row: number): void {
     if (this.early.size > 0 && this.early.get(position) === row) return this.early.take(position);
-    const { pass, place } = this.order.epochs.split(position);
-    const lane = place % this.order.lanes;
-    this.lane(lane).take(pass, (place - lane) / this.order.lanes, row);
+    const { pass, lane, row: laneRow } = this.order.locate(position);
+    this.lane(lane).take(pass, laneRow, row);
   }
 
   prepare(): void {}
@@ -53,8 +50,8 @@ export class LaneSupply implements Supply {
     if (!this.early.isWorth(rows)) return;
     const single: number[] = [];
     for (const position of positions) {
-      const { place } = this.order.epochs.split(position);
-      if (this.lane(place % this.order.lanes).opening && this.find(position) === ROW_COMING) single.push(position);
+      const { lane } = this.order.locate(position);
+      if (this.lane(lane).opening && this.find(position) === ROW_COMING) single.push(position);
     }
     this.early.fetch(single);
   }
@@ -64,11 +61,8 @@ export class LaneSupply implements Supply {
     this.early.sweep((position) => this.audience.wants(position));
   }
 
-  pump(): void {
-    for (;;) {
-      const byNeed = this.active.toSorted((a, b) => a.frontier - b.frontier);
-      if (!byNeed.some((lane) => lane.advance())) return;
-    }
+  strands(): readonly Strand[] {
+    return this.active;
   }
 
   close(): void {
@@ -79,10 +73,9 @@ export class LaneSupply implements Supply {
   private lane(number: number): Lane {
     let lane = this.lanes[number];
     if (lane === undefined) {
-      const { pass, place } = this.order.epochs.split(this.from);
-      const row = Math.max(0, Math.ceil((place - number) / this.order.lanes));
-      const beyond = row >= this.order.laneRows(number);
-      lane = new Lane(number, beyond ? pass + 1 : pass, beyond ? 0 : row, this.parts);
+      const first = this.order.rowAt(number, this.from);
+      if (first === undefined) throw new Error(`lane ${number} has no row at or after position ${this.from}`);
+      lane = new Lane(number, first.pass, first.row, this.parts);
       this.lanes[number] = lane;
       this.active.push(lane);
     }

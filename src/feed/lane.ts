@@ -8,8 +8,8 @@
  *                 taken    window w       window w+1 ↑cursor      ▓ in memory  ▒ being read or decoded
  * ```
  */
-import type { Order } from "../order/order.ts";
 import { READ_BYTES } from "../order/residency.ts";
+import type { SourceOrder } from "../order/source-order.ts";
 import type { Audience } from "./audience.ts";
 import type { EarlyRows } from "./early.ts";
 import { Intake } from "./intake.ts";
@@ -31,6 +31,8 @@ interface LaneWindow {
   address: Uint32Array;
   /** Rows whose decoding has not ended. */
   missing: number;
+  /** The furthest position of its rows and of those before it. */
+  reach: number;
 }
 
 /** Runs of adjacent blocks of one shard that one read brings, and the lane row of each run's first record. */
@@ -51,7 +53,7 @@ export interface SharedRoom {
 }
 
 export interface LaneParts {
-  order: Order;
+  order: SourceOrder;
   source: Source;
   memory: GroupMemory;
   intake: Intake;
@@ -89,6 +91,8 @@ export class Lane {
   private borrowed = 0;
   /** Somebody waits for a row that has not been read. */
   private inNeed = false;
+  /** Position of the next row to read; undefined: it has changed. */
+  private next: number | undefined;
 
   constructor(number: number, pass: number, row: number, parts: LaneParts) {
     this.number = number;
@@ -110,14 +114,9 @@ export class Lane {
 
   /** Position of the next row to read: the lane furthest behind reads first. */
   get frontier(): number {
-    const { order } = this.parts;
     const next = this.planned[0];
-    const pass = next?.pass ?? this.pass;
-    const row = next?.laneRows[0] ?? this.cursor;
-    // With `drop` the last rows of a pass are never served: behind them the next pass is due, however many they are.
-    return (
-      order.resolved.from + pass * order.epochLength + Math.min(row * order.lanes + this.number, order.epochLength)
-    );
+    this.next ??= this.parts.order.frontier(next?.pass ?? this.pass, this.number, next?.laneRows[0] ?? this.cursor);
+    return this.next;
   }
 
   find(pass: number, row: number): number {
@@ -166,6 +165,7 @@ export class Lane {
     const load = intake.load(table, read.runs, false, this.sink(read), stream);
     if (load === undefined) return false;
     this.planned.shift();
+    this.next = undefined;
     this.inNeed = false;
     this.hold(read.rows);
     if (this.stream !== undefined && stream !== undefined) this.stream.last = load;
@@ -183,7 +183,7 @@ export class Lane {
   /** More than a step and two windows beyond the first of the local ranks: a lane nobody reads from must not run away. */
   private isFarAhead(): boolean {
     const { audience, order, window, step } = this.parts;
-    return this.frontier > audience.top + step + 2 * window * order.lanes;
+    return this.frontier > audience.top + step + 2 * window * order.spread;
   }
 
   private anyWanted(read: PlannedRead): boolean {
@@ -200,6 +200,7 @@ export class Lane {
   /** Rows that no rank of this node will ask for cost no read. */
   private skip(read: PlannedRead): void {
     this.planned.shift();
+    this.next = undefined;
     read.runs.forEach((run, i) => {
       const first = read.laneRows[i] as number;
       for (let row = first; row < first + run.to - run.from; row++) {
@@ -259,12 +260,10 @@ export class Lane {
 
   /** Forgets windows that everybody here has passed. */
   private retire(): void {
-    const { order, audience } = this.parts;
+    const { audience } = this.parts;
     const floor = audience.floor();
     for (let window = this.windows[0]; window !== undefined && window.missing === 0; window = this.windows[0]) {
-      const last = window.firstRow + window.rows - 1;
-      const end = order.resolved.from + window.pass * order.epochLength + last * order.lanes + this.number;
-      if (end >= floor) return;
+      if (window.reach >= floor) return;
       for (const address of window.address) if (address >= ROW_FIRST) this.free(address);
       this.windows.shift();
     }
@@ -277,6 +276,7 @@ export class Lane {
       if (order.laneRows(this.number) === 0) return undefined;
       this.pass++;
       this.cursor = 0;
+      this.next = undefined;
     }
     const piece = order.pieces(this.pass, this.number, this.cursor, this.cursor + largestExtent)[0];
     if (piece === undefined) return undefined;
@@ -305,6 +305,7 @@ export class Lane {
     }
     this.openWindows(this.cursor, this.cursor + piece.count);
     this.cursor += piece.count;
+    this.next = undefined;
     return this.planned[0];
   }
 
@@ -336,6 +337,7 @@ export class Lane {
         inverse,
         address: new Uint32Array(rows),
         missing: rows,
+        reach: order.reach(this.pass, this.number, row + rows - 1),
       });
     }
   }

@@ -88,6 +88,7 @@ export class RawArena {
   used = 0;
   private readonly free: { at: number; size: number }[];
   private readonly live = new Map<number, number>();
+  private readonly waiters: (() => void)[] = [];
 
   constructor(from: number, to: number) {
     this.size = to - from;
@@ -111,7 +112,17 @@ export class RawArena {
     return at;
   }
 
+  /** Resolves when bytes were given back. */
+  room(): Promise<void> {
+    return new Promise((resolve) => this.waiters.push(resolve));
+  }
+
   release(at: number): void {
+    this.giveBack(at);
+    for (const waiter of this.waiters.splice(0)) waiter();
+  }
+
+  private giveBack(at: number): void {
     const size = this.live.get(at);
     if (size === undefined) throw new Error(`raw arena: ${at} is not allocated`);
     this.live.delete(at);

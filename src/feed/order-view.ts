@@ -1,25 +1,73 @@
-/** A view of an index: what a batch holds, the view's fingerprint, and what the order needs to know of it. */
+/** Views of indexes: what a batch holds, the fingerprint of each view, and what the order needs to know of it. */
 import { orderView } from "../dataset/extents.ts";
 import { viewFingerprint } from "../dataset/fingerprint.ts";
+import { pastSets } from "../dataset/past.ts";
+import { SchemaMerge } from "../dataset/schema.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
+import type { Schema } from "../formats/types.ts";
 import type { OrderView } from "../order/types.ts";
-import { viewLayout } from "./columns.ts";
+import { MASK, viewLayout } from "./columns.ts";
 import type { ViewLayout, ViewRequest } from "./columns.ts";
+import { ColumnUnknown } from "./errors.ts";
 
 /** Name of the one source in state and proof. */
 export const SOURCE_NAME = "data";
+
+export interface NamedIndex {
+  name: string;
+  index: DatasetIndex;
+}
+
+/** The view of an index; `past`: those of the sets that it was before shards were appended, the newest first. */
+export interface SourceViews {
+  view: OrderView;
+  past: { view: OrderView; index: DatasetIndex }[];
+}
+
+/** The views of the sources of one loader: their batches are alike. Throws ATH_COLUMN_UNKNOWN and ATH_SCHEMA_CONFLICT. */
+export async function viewsOf(
+  sources: readonly NamedIndex[],
+  request: ViewRequest,
+): Promise<{ views: SourceViews[]; layout: ViewLayout }> {
+  const layout = viewLayout(commonSchema(sources, request), request, sources.map(({ index }) => index.root).join(", "));
+  const columns = layout.columns.map((column) => column.name);
+  const spec = { columns, max_length: request.maxLength, sample_rule: "record", tokenizer: null };
+  const of = (index: DatasetIndex): Promise<OrderView> =>
+    orderView(index, viewFingerprint(index.fingerprint, spec), layout.nominalBytes);
+  const views = await Promise.all(
+    sources.map(async ({ index }) => ({
+      view: await of(index),
+      past: await Promise.all([...pastSets(index)].map(async (past) => ({ view: await of(past), index: past }))),
+    })),
+  );
+  return { views, layout };
+}
 
 export async function viewOf(
   index: DatasetIndex,
   request: ViewRequest,
 ): Promise<{ view: OrderView; layout: ViewLayout }> {
-  const layout = viewLayout(index.schema, request, index.root);
-  const spec = {
-    columns: layout.columns.map((column) => column.name),
-    max_length: request.maxLength,
-    sample_rule: "record",
-    tokenizer: null,
-  };
-  const view = await orderView(index, viewFingerprint(index.fingerprint, spec), layout.nominalBytes);
-  return { view, layout };
+  const { views, layout } = await viewsOf([{ name: SOURCE_NAME, index }], request);
+  return { view: views[0]!.view, layout };
+}
+
+/** The fields that every source has. One that is named and missing somewhere is refused. */
+function commonSchema(sources: readonly NamedIndex[], { columns }: ViewRequest): Schema {
+  const [first] = sources;
+  if (sources.length === 1) return first!.index.schema;
+  const merged = new SchemaMerge(first!.index.root);
+  for (const { name, index } of sources) merged.add(name, index.schema);
+  const fields = merged.result().fields.filter((field) => {
+    const without = sources.find(({ index }) => !index.schema.fields.some(({ name }) => name === field.name));
+    if (without === undefined) return true;
+    if (columns?.includes(field.name) === true && field.name !== MASK) {
+      throw new ColumnUnknown(
+        `column ${field.name} is not in source ${without.name}`,
+        { file: without.index.root },
+        "all sources of a mixture deliver the same columns",
+      );
+    }
+    return false;
+  });
+  return { fields };
 }

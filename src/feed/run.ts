@@ -2,10 +2,9 @@
  * Run: one supply at work, with its memory, its kernels and the consumers that move through the order together.
  * A consumer that seeks elsewhere gets another run; a run that nobody uses is closed and its memory is gone.
  */
+import { rawBytes } from "../order/residency.ts";
 import type { Order } from "../order/order.ts";
-import { rawBytes, residentRows, singleRows, windowSizes } from "../order/residency.ts";
 import type { Readers } from "../order/residency.ts";
-import type { OrderView } from "../order/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import { loadKernels } from "../kernels/load.ts";
 import { formatOf } from "../formats/registry.ts";
@@ -15,23 +14,19 @@ import { stagingBytes } from "./batcher.ts";
 import type { Served } from "./batcher.ts";
 import type { SlotLayout, ViewLayout } from "./columns.ts";
 import type { Decoders } from "./decoders.ts";
-import { EarlyRows } from "./early.ts";
 import type { Patience } from "./early.ts";
-import { HeldSupply } from "./held-supply.ts";
-import { Intake } from "./intake.ts";
-import { LaneSupply } from "./lane-supply.ts";
+import { NodeLanes } from "./lanes-here.ts";
 import { align, GroupMemory } from "./memory.ts";
 import type { MemoryPool } from "./memory.ts";
-import type { Source } from "./source.ts";
-import { SparseSupply } from "./sparse-supply.ts";
+import { MixSupply } from "./mix-supply.ts";
+import { rowsOf, RunSource } from "./run-source.ts";
+import type { SourceView } from "./run-source.ts";
 import type { Supply } from "./supply.ts";
 
 export interface RunParts {
   order: Order;
-  view: OrderView;
-  source: Source;
-  /** Bytes of the largest block, as far as the block tables were read. */
-  largestBlockBytes: number;
+  /** By number; undefined: nothing is served from it any more. */
+  sources: readonly (SourceView | undefined)[];
   layout: ViewLayout;
   slot: SlotLayout;
   batch: number;
@@ -66,7 +61,7 @@ export class Run {
   private readonly number = nextRun++;
   private readonly served = new Set<string>();
   private readonly kernels: Kernels;
-  private readonly intake: Intake;
+  private readonly sources: RunSource[];
   /** Where a slot is filled before it is handed over, whosever it is. */
   private readonly staging: number;
 
@@ -74,58 +69,49 @@ export class Run {
   constructor(parts: RunParts, need: Need, from: number, sampleAt?: (position: number) => number) {
     const random = sampleAt !== undefined;
     this.parts = parts;
-    const { order, source, layout, decoders, batch, world } = parts;
+    const { order, layout, decoders, batch, world } = parts;
+    const views = present(parts);
+    const format = views[0]!.source.index.format;
     this.memory = new GroupMemory(parts.memories, layout.rowBytes, need.rows, need.raw);
     this.kernels = loadKernels({ memory: this.memory.memory, tables: this.memory.tables, initTables: true });
-    formatOf(source.index.format).compilePlan(this.kernels, this.memory.plan, layout.stored);
-    decoders.attach(this.number, this.memory, source.index.format);
+    formatOf(format).compilePlan(this.kernels, this.memory.plan, layout.stored);
+    decoders.attach(this.number, this.memory, format);
     this.staging = this.memory.raw.alloc(stagingBytes(parts.slot, batch));
     // The client's line of the slot is written with the slot: it must not hold what was here before.
     this.memory.bytes.fill(0, this.staging, this.staging + stagingBytes(parts.slot, batch));
     this.steps = new Steps(order, from, batch * world);
-    this.audience = new Audience(order, this.steps, world);
+    const held = views.every(({ order: own }) => own.resolved.held);
+    this.audience = new Audience(order, this.steps, world, held);
     for (const [rank, peers] of parts.localRanks) this.audience.expect(rank, parts.stride, peers, from);
-    const { memory, audience } = this;
-    const { changed, failed } = parts;
-    const intake = new Intake(this.number, source, memory, decoders, {
-      checkCrc: parts.checkCrc,
-      strict: parts.strict,
-    });
-    this.intake = intake;
-    const early = new EarlyRows({
-      source,
-      memory,
-      intake,
-      patience: parts.patience,
-      limit: singleRows(order, readersOf(parts, random)),
-      changed,
-      failed,
-      sampleAt: sampleAt ?? ((position) => order.sampleAt(position)),
-    });
-    const { shuffle, held } = order.resolved;
-    if (random || (shuffle === "global" && !held)) {
-      this.supply = new SparseSupply(early, random ? () => true : (position) => audience.wants(position));
-    } else if (held) {
-      this.supply = new HeldSupply({ order, source, memory, intake, early, changed, failed });
-    } else {
-      const { window, capacity, maxRows, shared } = windowSizes(order, parts.view, batch * world);
-      this.supply = new LaneSupply(from, lanesHere(parts, from), {
-        order,
-        source,
-        memory,
-        intake,
-        audience,
-        early,
-        window,
-        step: batch * world,
-        capacity,
-        maxRows,
-        shared: { free: shared, left: need.rows - singleRows(order, readersOf(parts, random)) },
-        largestExtent: largestExtent(order),
-        changed,
-        failed,
-      });
-    }
+    const readers = readersOf(parts, random);
+    const nodeLanes = lanesOfNode(parts, this.steps, from);
+    const made = parts.sources.map((view) =>
+      view === undefined
+        ? undefined
+        : new RunSource(view, {
+            run: this.number,
+            from,
+            memory: this.memory,
+            decoders,
+            audience: this.audience,
+            patience: parts.patience,
+            options: { checkCrc: parts.checkCrc, strict: parts.strict },
+            readers,
+            here: nodeLanes.of(view.order),
+            sampleAt,
+            changed: parts.changed,
+            failed: parts.failed,
+          }),
+    );
+    this.sources = made.filter((source) => source !== undefined);
+    const [only] = this.sources;
+    this.supply =
+      this.sources.length === 1
+        ? only!.supply
+        : new MixSupply(
+            order.timeline,
+            made.map((source) => source?.supply),
+          );
   }
 
   get reserved(): number {
@@ -134,13 +120,28 @@ export class Run {
 
   /** Memory that a run from this position needs on this node. */
   static need(parts: RunParts, from: number, random: boolean): Need {
-    const { order, view, layout, batch, slot, source } = parts;
+    const { order, layout, batch, world, slot } = parts;
     const readers = readersOf(parts, random);
-    const lanes = random || order.resolved.shuffle === "global" ? 0 : lanesAtOnce(parts, from);
-    const rows = residentRows(order, view, lanes, readers);
-    const raw = rawBytes(source.index.totals.bytes, parts.largestBlockBytes);
+    const nodeLanes = lanesOfNode(parts, new Steps(order, from, batch * world), from);
+    let rows = 0;
+    let raw = 0;
+    for (const source of present(parts)) {
+      rows += rowsOf(source, readers, nodeLanes.of(source.order));
+      raw = Math.max(raw, rawBytes(source.source.index.totals.bytes, source.largestBlockBytes));
+    }
     const staging = stagingBytes(slot, batch);
     return { rows, raw: raw + staging, bytes: rows * layout.rowBytes + raw + staging };
+  }
+
+  /** Reads and decodes what there is room for: whatever is furthest behind reads first. */
+  pump(): void {
+    for (;;) {
+      const byNeed = this.supply
+        .strands()
+        .map((strand) => ({ strand, frontier: strand.frontier }))
+        .sort((a, b) => a.frontier - b.frontier);
+      if (!byNeed.some(({ strand }) => strand.advance())) return;
+    }
   }
 
   /** A seat for a consumer whose first step here begins at `position`; none where its rows are not kept. */
@@ -171,6 +172,7 @@ export class Run {
       steps,
       rowTable: at,
       staging: at + align(batch * 4, 64),
+      sourceOf: this.sources.length === 1 ? undefined : (position) => order.timeline.locate(position).source,
       deal: (start) => order.deal(start, steps.size, world, id.rank),
       advance: (next) => audience.advance(id, next),
       passed: (start) => audience.passed(id, start),
@@ -188,14 +190,16 @@ export class Run {
 
   /** Nothing is being read or decoded: whoever waits here waits for another rank. */
   get idle(): boolean {
-    return this.intake.idle;
+    return this.sources.every(({ intake }) => intake.idle);
   }
 
   /** What a session of this run waits for, in words. */
   why(): string {
-    const reading = this.intake.oldest();
-    if (reading !== undefined) return reading;
-    if (!this.intake.idle) return `decoding: ${this.parts.decoders.queued} blocks in the queue`;
+    for (const { intake } of this.sources) {
+      const reading = intake.oldest();
+      if (reading !== undefined) return reading;
+    }
+    if (!this.idle) return `decoding: ${this.parts.decoders.queued} blocks in the queue`;
     return `room: memory is full of rows of ${this.audience.slowest()}`;
   }
 
@@ -207,7 +211,7 @@ export class Run {
   async close(): Promise<void> {
     const { decoders, memories } = this.parts;
     this.supply.close();
-    await this.intake.drained();
+    await Promise.all(this.sources.map(({ intake }) => intake.drained()));
     decoders.detach(this.number);
     memories.release(this.memory.memory);
   }
@@ -222,37 +226,10 @@ function readersOf(parts: RunParts, random: boolean): Readers {
   };
 }
 
-/**
- * Lanes whose rows this node holds at a time. Where a pass is not a whole number of steps, the ranks' lanes shift at its
- * end: then those of two passes are at work together.
- */
-function lanesAtOnce(parts: RunParts, from: number): number {
-  const { order, batch, world, localRanks } = parts;
-  if (localRanks.size === world) return order.lanes;
-  const here = lanesHere(parts, from).size;
-  const shifts = order.resolved.last !== "pad" && order.epochLength % (batch * world) !== 0;
-  return shifts ? Math.min(order.lanes, 2 * here + 2) : here;
+function present(parts: RunParts): SourceView[] {
+  return parts.sources.filter((source) => source !== undefined);
 }
 
-function largestExtent(order: Order): number {
-  const { count, sampleStart } = order.extents;
-  let most = 1;
-  for (let x = 0; x < count; x++) most = Math.max(most, (sampleStart[x + 1] as number) - (sampleStart[x] as number));
-  return most;
-}
-
-/** Lanes that the local ranks read from, found by dealing steps until every lane had its turn. */
-function lanesHere(parts: RunParts, from: number): Set<number> {
-  const { order, batch, world, localRanks } = parts;
-  const lanes = new Set<number>();
-  const steps = new Steps(order, from, batch * world);
-  const turns = Math.ceil(order.lanes / (batch * world)) * 8;
-  for (let k = 0, start = from; k < turns; k++, start = steps.after(start)) {
-    for (const rank of localRanks.keys()) {
-      for (const position of order.deal(start, steps.size, world, rank).positions) {
-        lanes.add(order.epochs.split(position).place % order.lanes);
-      }
-    }
-  }
-  return lanes;
+function lanesOfNode({ order, world, localRanks }: RunParts, steps: Steps, from: number): NodeLanes {
+  return new NodeLanes(order, steps, from, { world, local: [...localRanks.keys()] });
 }

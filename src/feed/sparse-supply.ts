@@ -33,7 +33,9 @@ export class SparseSupply implements Supply {
     this.rows.sweep(this.wants);
   }
 
-  pump(): void {}
+  strands(): [] {
+    return [];
+  }
 
   close(): void {
     this.rows.close();

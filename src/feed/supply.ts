@@ -11,6 +11,14 @@ export const ROW_SKIPPED = 3;
 /** Addresses of rows are above this. */
 export const ROW_FIRST = 64;
 
+/** Rows that are read front to back. */
+export interface Strand {
+  /** Position of the next row to read; infinite when there is none. */
+  readonly frontier: number;
+  /** Starts one read if there is one to start and room for it. Returns whether it did. */
+  advance(): boolean;
+}
+
 export interface Supply {
   /** Address of the position's row, or a `ROW_…` state. */
   find(position: number): number;
@@ -22,7 +30,7 @@ export interface Supply {
   starving(positions: Float64Array): void;
   /** A consumer left or moved: rows that nobody wants are freed. */
   sweep(): void;
-  /** Reads and decodes what there is room for. */
-  pump(): void;
+  /** What reads ahead by itself; the one furthest behind has its turn first. */
+  strands(): readonly Strand[];
   close(): void;
 }

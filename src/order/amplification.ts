@@ -11,8 +11,8 @@
  */
 import { READ_BYTES, READ_MOST } from "./residency.ts";
 import { owner } from "./deal.ts";
-import { Epochs, quotient } from "./epochs.ts";
-import type { Order } from "./order.ts";
+import { quotient } from "./epochs.ts";
+import type { SourceOrder } from "./source-order.ts";
 
 export interface Topology {
   /** Data-parallel world size. */
@@ -60,8 +60,6 @@ export interface LaneNodes {
 export function laneNodes(lanes: number, { world, ranksPerNode, batch }: Topology): LaneNodes {
   const step = world * batch;
   const phases = Math.min(step / gcd(step, lanes), MAX_PHASES);
-  // An endless pass: the borders of passes are one step each and do not matter here.
-  const endless = new Epochs(2 ** 52, { globalBatch: step, from: 0, last: "carry" });
   const nodes = new Uint32Array(lanes * phases);
   const distinct = new Uint32Array(lanes);
   const seen = new Set<number>();
@@ -69,7 +67,12 @@ export function laneNodes(lanes: number, { world, ranksPerNode, batch }: Topolog
     seen.clear();
     for (let row = 0; row < phases; row++) {
       const position = row * lanes + lane;
-      const node = quotient(owner(endless, lanes, position, position - (position % step), step, world), ranksPerNode);
+      // An endless pass: the borders of passes are one step each and do not matter here.
+      const start = position - (position % step);
+      const node = quotient(
+        owner([{ a: start, b: start + step, base: 0, lanes }], position, step, world),
+        ranksPerNode,
+      );
       nodes[lane * phases + row] = node;
       seen.add(node);
     }
@@ -85,7 +88,7 @@ export function nodesPerLane(lanes: number, topology: Topology): number {
 }
 
 /** `bytes`: stored bytes of each extent. Looks at the first epoch. */
-export function simulate(order: Order, bytes: Float64Array, topology: Topology): Amplification {
+export function simulate(order: SourceOrder, bytes: Float64Array, topology: Topology): Amplification {
   const { extents, resolved, lanes } = order;
   const nodeCount = Math.ceil(topology.world / topology.ranksPerNode);
   const table = laneNodes(lanes, topology);
@@ -157,10 +160,10 @@ export function simulate(order: Order, bytes: Float64Array, topology: Topology):
 
 /** The nodes that want some row of a stretch of a lane. */
 class Walk {
-  readonly #order: Order;
+  readonly #order: SourceOrder;
   readonly #table: LaneNodes;
 
-  constructor(order: Order, table: LaneNodes) {
+  constructor(order: SourceOrder, table: LaneNodes) {
     this.#order = order;
     this.#table = table;
   }
@@ -198,7 +201,7 @@ class Walk {
   }
 }
 
-function firstPercent(order: Order): { extents: number; shards: number } {
+function firstPercent(order: SourceOrder): { extents: number; shards: number } {
   const { window, shuffle } = order.resolved;
   const extents = new Set<number>();
   const layout = order.layout(0);
@@ -216,7 +219,7 @@ function firstPercent(order: Order): { extents: number; shards: number } {
   return { extents: extents.size, shards: shards.size };
 }
 
-function shardCount(order: Order): number {
+function shardCount(order: SourceOrder): number {
   let most = 0;
   for (const shard of order.extents.shard) if (shard >= most) most = shard + 1;
   return most;

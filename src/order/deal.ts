@@ -7,7 +7,7 @@
  * Nothing is sorted: the positions of one pass in a step are consecutive, so how many lie in lanes below l is
  * a formula, and the place of a position in the sorted step follows from it.
  */
-import { quotient, type Epochs } from "./epochs.ts";
+import { quotient } from "./epochs.ts";
 import { OrderOption } from "./errors.ts";
 
 export interface Dealt {
@@ -16,34 +16,25 @@ export interface Dealt {
   valid: number;
 }
 
-/** Places [a, b) of one pass; position = base + place. */
-interface Span {
+/** Positions base + a … base + b − 1; their lane is the place (a … b − 1) mod the lanes. */
+export interface Span {
   a: number;
   b: number;
   base: number;
-}
-
-function spans(epochs: Epochs, start: number, end: number): Span[] {
-  const result: Span[] = [];
-  for (let at = start; at < end;) {
-    const { place } = epochs.split(at);
-    const count = Math.min(end - at, epochs.length - place);
-    result.push({ a: place, b: place + count, base: at - place });
-    at += count;
-  }
-  return result;
+  lanes: number;
 }
 
 /** Places below x whose lane (place mod L) is below l. */
 function below(x: number, lane: number, lanes: number): number {
+  if (lane >= lanes) return x;
   const rest = x % lanes;
   return ((x - rest) / lanes) * lane + Math.min(rest, lane);
 }
 
 /** Positions of the step whose lane is below l. */
-function before(all: readonly Span[], lane: number, lanes: number): number {
+function before(all: readonly Span[], lane: number): number {
   let count = 0;
-  for (const { a, b } of all) count += below(b, lane, lanes) - below(a, lane, lanes);
+  for (const { a, b, lanes } of all) count += below(b, lane, lanes) - below(a, lane, lanes);
   return count;
 }
 
@@ -59,15 +50,13 @@ function checkStep(step: number, world: number): number {
   return step / world;
 }
 
-/** Positions of `rank` in the step of `step` positions that begins at `start`. */
-export function deal(epochs: Epochs, lanes: number, start: number, step: number, world: number, rank: number): Dealt {
+/** Positions of `rank` in a step of `step` positions (fewer in a short one), given as its spans. */
+export function deal(all: readonly Span[], step: number, world: number, rank: number): Dealt {
   const batch = checkStep(step, world);
   if (!Number.isInteger(rank) || rank < 0 || rank >= world) {
     throw new OrderOption(`rank must be from 0 to ${world - 1}, found ${rank}`);
   }
-  const end = epochs.stepEnd(start, step);
-  const n = end - start;
-  const all = spans(epochs, start, end);
+  const n = sizeOf(all);
   const first = quotient(rank * n, world);
   const valid = quotient((rank + 1) * n, world) - first;
   // A rank of a short step may own nothing: it repeats the row at which its run would begin.
@@ -75,17 +64,17 @@ export function deal(epochs: Epochs, lanes: number, start: number, step: number,
   const positions = new Float64Array(batch);
 
   let low = 0; // the last lane with before(lane) ≤ first
-  for (let high = lanes; high - low > 1;) {
+  for (let high = all.reduce((most, { lanes }) => Math.max(most, lanes), 1); high - low > 1;) {
     const middle = (low + high) >>> 1;
-    if (before(all, middle, lanes) <= first) low = middle;
+    if (before(all, middle) <= first) low = middle;
     else high = middle;
   }
-  let skip = first - before(all, low, lanes);
+  let skip = first - before(all, low);
   let filled = 0;
   for (let lane = low; filled < wanted; lane++) {
-    for (const { a, b, base } of all) {
+    for (const { a, b, base, lanes } of all) {
       let place = firstIn(a, lane, lanes);
-      if (place >= b) continue;
+      if (lane >= lanes || place >= b) continue;
       const skipped = Math.min(skip, quotient(b - 1 - place, lanes) + 1);
       skip -= skipped;
       place += skipped * lanes;
@@ -97,26 +86,22 @@ export function deal(epochs: Epochs, lanes: number, start: number, step: number,
 }
 
 /** The rank that is dealt a position of the step: a formula, equal to `deal`. */
-export function owner(
-  epochs: Epochs,
-  lanes: number,
-  position: number,
-  start: number,
-  step: number,
-  world: number,
-): number {
+export function owner(all: readonly Span[], position: number, step: number, world: number): number {
   checkStep(step, world);
-  const end = epochs.stepEnd(start, step);
-  if (position < start || position >= end) {
-    throw new OrderOption(`position ${position} is not in the step from ${start} to ${end}`);
-  }
-  const all = spans(epochs, start, end);
-  const lane = epochs.split(position).place % lanes;
-  let index = before(all, lane, lanes);
-  for (const { a, b, base } of all) {
+  const own = all.find(({ a, b, base }) => position >= base + a && position < base + b);
+  if (own === undefined) throw new OrderOption(`position ${position} is not in the step`);
+  const lane = (position - own.base) % own.lanes;
+  let index = before(all, lane);
+  for (const { a, b, base, lanes } of all) {
+    if (lane >= lanes) continue;
     const place = firstIn(a, lane, lanes);
     const stop = Math.min(b, position - base); // positions before this one
     if (place < stop) index += quotient(stop - 1 - place, lanes) + 1;
   }
-  return quotient((index + 1) * world - 1, end - start);
+  return quotient((index + 1) * world - 1, sizeOf(all));
+}
+
+/** Positions of a step. */
+function sizeOf(all: readonly Span[]): number {
+  return all.reduce((sum, { a, b }) => sum + b - a, 0);
 }

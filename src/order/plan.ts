@@ -10,6 +10,7 @@ import { laneNodes, nodesPerLane, simulate, type Topology } from "./amplificatio
 import { quotient } from "./epochs.ts";
 import { OrderOption } from "./errors.ts";
 import { Order } from "./order.ts";
+import type { SourceOrder } from "./source-order.ts";
 import { rawBytes, READ_BYTES, READ_MOST, residentRows, slotsOf } from "./residency.ts";
 import type { ExtentTable, OrderView, ResolvedOrder } from "./types.ts";
 
@@ -100,8 +101,8 @@ export function makePlan(data: PlanData, job: PlanJob): Plan {
     );
   }
   const topology: Topology = { world: ranks, ranksPerNode: ranks / nodes, batch };
-  const order = new Order(view, extents, resolved);
-  const cost = costs(data, order, topology, nodes);
+  const order = Order.single(view, extents, resolved);
+  const cost = costs(data, order.source(0), topology, nodes);
   const steps = order.steps(0, step);
   const slots = slotsOf(batch * data.slotRowBytes);
   const memory = {
@@ -171,7 +172,7 @@ interface Costs {
 
 function costs(
   { view, resolved, extents, extentBytes, shards }: PlanData,
-  order: Order,
+  order: SourceOrder,
   topology: Topology,
   nodes: number,
 ): Costs {

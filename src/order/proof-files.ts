@@ -15,7 +15,7 @@
 import * as z from "zod";
 import { ProofInvalid, ProofMismatch } from "./errors.ts";
 import type { Order } from "./order.ts";
-import { expectedSum, type Identity } from "./proof.ts";
+import { expectedSum, type Identify } from "./proof.ts";
 
 /** A proof file: name for messages, content. Reading the folder is the caller's. */
 export interface ProofText {
@@ -44,7 +44,7 @@ export interface Proof {
   tornLines: number;
   /** View fingerprints named by the headers. */
   views: string[];
-  /** States carried by the headers, as written. */
+  /** States carried by the headers, as written, the latest last. */
   states: unknown[];
 }
 
@@ -112,7 +112,7 @@ interface Session {
 export function readProof(files: readonly ProofText[]): Proof {
   const parts: Part[] = [];
   const views = new Set<string>();
-  const states = new Map<string, unknown>();
+  const states = new Map<string, { time: number; state: unknown }>();
   let tornLines = 0;
   for (const { name, text } of files) {
     let part: Part | undefined;
@@ -134,7 +134,10 @@ export function readProof(files: readonly ProofText[]): Proof {
         part = { file: name, rank, world, time, start: place(value.start, name, i + 1), number: 0, lines: [] };
         parts.push(part);
         views.add(value.view);
-        if (value.state !== undefined) states.set(JSON.stringify(orderOf(value.state)), value.state);
+        if (value.state !== undefined) {
+          const key = JSON.stringify(orderOf(value.state));
+          if ((states.get(key)?.time ?? -1) < time) states.set(key, { time, state: value.state });
+        }
         continue;
       }
       if (part === undefined) throw new ProofInvalid("proof has no header line", { file: name, line: 1 });
@@ -156,7 +159,7 @@ export function readProof(files: readonly ProofText[]): Proof {
     supersededLines: supersededLines + merged.supersededLines,
     tornLines,
     views: [...views],
-    states: [...states.values()],
+    states: [...states.values()].sort((a, b) => a.time - b.time).map(({ state }) => state),
   };
 }
 
@@ -260,7 +263,7 @@ export interface PositionRange {
 export function compareProof(
   proof: Proof,
   order: Order,
-  identify: (sample: number) => Identity,
+  identify: Identify,
   skipped: readonly PositionRange[] = [],
 ): ProofReport {
   const report: ProofReport = {
@@ -291,11 +294,12 @@ export function compareProof(
         skipped.some((range) => range.from <= from && position <= range.to);
       report.gaps.push({ from, to: position, skip });
     }
-    if (position < order.resolved.from) {
-      return differs("the step lies before the order's segment", String(position), String(order.resolved.from));
+    if (position < order.epochs.from) {
+      return differs("the step lies before the order's segment", String(position), String(order.epochs.from));
     }
-    if (rows > order.resolved.globalBatch) {
-      return differs("a step has more rows than an optimizer batch", String(rows), String(order.resolved.globalBatch));
+    const globalBatch = order.epochs.batchAt(position);
+    if (rows > globalBatch) {
+      return differs("a step has more rows than an optimizer batch", String(rows), String(globalBatch));
     }
     const expected = expectedSum(order, position, position + rows, identify);
     if (sum !== expected) return differs("the sum over all ranks differs", String(sum), String(expected));

@@ -52,11 +52,15 @@ export class ProofSum {
   }
 }
 
+/** What the sample of a source is. */
+export type Identify = (source: number, sample: number) => Identity;
+
 /** The sum over positions [from, to), recomputed from the order and the index. */
-export function expectedSum(order: Order, from: number, to: number, identify: (sample: number) => Identity): bigint {
+export function expectedSum(order: Order, from: number, to: number, identify: Identify): bigint {
   const sum = new ProofSum();
   for (let position = from; position < to; position++) {
-    const { shardKey: key, record, token } = identify(order.sampleAt(position));
+    const { source, sample } = order.locate(position);
+    const { shardKey: key, record, token } = identify(source, sample);
     sum.add(position, key, record, token);
   }
   return sum.value;

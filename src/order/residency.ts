@@ -8,7 +8,7 @@
  * @example
  * const rows = residentRows(order, view, 8, { sessions: 8, batch: 32, step: 256, random: false });
  */
-import type { Order } from "./order.ts";
+import type { SourceOrder } from "./source-order.ts";
 import type { OrderView } from "./types.ts";
 
 /** A read ends with the block that reaches this: direct on Lustre 2.17, and costs exactly what is asked. */
@@ -40,7 +40,7 @@ export interface WindowSizes {
 }
 
 /** `step`: samples of a step over all ranks. */
-export function windowSizes(order: Order, view: OrderView, step: number): WindowSizes {
+export function windowSizes(order: SourceOrder, view: OrderView, step: number): WindowSizes {
   const block = Math.max(view.largestBlock, 1);
   const window = order.resolved.shuffle === "none" ? Math.max(block, PLAIN_WINDOW) : order.resolved.window;
   const maxRows = READ_BLOCKS * block;
@@ -60,14 +60,14 @@ export interface Readers {
 }
 
 /** Rows fetched one by one: those of a batch while windows fill, all of them where nothing else is read. */
-export function singleRows(order: Order, { sessions, batch, random }: Readers): number {
+export function singleRows(order: SourceOrder, { sessions, batch, random }: Readers): number {
   const single = sessions * batch * (random ? 8 : 4) + 1024;
   const { shuffle, held } = order.resolved;
   return !random && shuffle === "global" && !held ? single + sessions * batch * 32 : single;
 }
 
 /** Rows a node holds. `lanes`: those that its ranks read from. */
-export function residentRows(order: Order, view: OrderView, lanes: number, readers: Readers): number {
+export function residentRows(order: SourceOrder, view: OrderView, lanes: number, readers: Readers): number {
   const single = singleRows(order, readers);
   const { shuffle, held } = order.resolved;
   if (readers.random) return single;

@@ -11,7 +11,8 @@
  * resolveOrder(view, { seed: 1234n, globalBatch: 256 }); // { shuffle: "window", lanes: 64, window: 4096, … }
  */
 import { OrderOption, OrderStream } from "./errors.ts";
-import type { OrderOptions, OrderView, ResolvedOrder } from "./types.ts";
+import { WEIGHT_SUM } from "./schedule.ts";
+import type { OrderOptions, OrderView, ResolvedOrder, ResolvedSource, SourceOptions } from "./types.ts";
 
 export const DEFAULT_SHUFFLE_MEMORY = 1024 ** 3;
 const MAX_LANES = 64;
@@ -45,10 +46,15 @@ function whole(name: string, value: number, least: number): number {
 
 /** Throws ATH_ORDER_OPTION for numbers that cannot be, ATH_ORDER_STREAM for `global` over a stream too large to hold. */
 export function resolveOrder(view: OrderView, options: OrderOptions): ResolvedOrder {
-  const { seed, last = "carry", unit = "extent" } = options;
-  const shuffleMemory = whole("shuffleMemory", options.shuffleMemory ?? DEFAULT_SHUFFLE_MEMORY, 0);
   const globalBatch = whole("globalBatch", options.globalBatch, 1);
   const from = whole("from", options.from ?? 0, 0);
+  return { ...resolveSource(view, options), last: options.last ?? "carry", globalBatch, from };
+}
+
+/** The part of it that belongs to the source alone. */
+export function resolveSource(view: OrderView, options: SourceOptions): ResolvedSource {
+  const { seed, unit = "extent" } = options;
+  const shuffleMemory = whole("shuffleMemory", options.shuffleMemory ?? DEFAULT_SHUFFLE_MEMORY, 0);
   whole("view.samples", view.samples, 1);
   if (seed < 0n || seed >= 1n << 64n) throw new OrderOption(`seed must be from 0 to 2^64 − 1, found ${seed}`);
 
@@ -62,14 +68,32 @@ export function resolveOrder(view: OrderView, options: OrderOptions): ResolvedOr
     throw new OrderOption(`lanes and window belong to shuffle="window", found shuffle="${shuffle}"`);
   }
   const lanes = shuffle === "window" ? whole("lanes", options.lanes ?? defaultLanes(view), 1) : 1;
-  const extent = unit === "shard" ? 0 : extentBlocks(view, lanes);
   let window = 1;
   if (shuffle === "global") window = view.samples;
   else if (shuffle === "window") {
     const fits = Math.floor(shuffleMemory / (lanes * Math.max(view.rowBytes, 1)));
     window = whole("window", options.window ?? Math.max(fits, view.largestBlock, 1), 1);
   }
-  return { seed, shuffle, held, lanes, window, extentBlocks: extent, last, globalBatch, from };
+  return { seed, shuffle, held, lanes, window, extentBlocks: unit === "shard" ? 0 : extentBlocks(view, lanes) };
+}
+
+/**
+ * A source of a mixture of `lanes` lanes: by its share of the shuffle memory, in the largest divisor of `lanes` that is
+ * at most what it would have by itself.
+ */
+export function resolveShare(view: OrderView, options: SourceOptions, weight: number, lanes: number): ResolvedSource {
+  const { lanes: _, ...others } = options;
+  const own = { ...others, shuffleMemory: share(options.shuffleMemory, weight) };
+  const alone = resolveSource(view, own);
+  if (alone.shuffle !== "window") return alone;
+  let fits = Math.min(alone.lanes, view.samples, lanes);
+  while (lanes % fits !== 0) fits--;
+  return fits === alone.lanes ? alone : resolveSource(view, { ...own, lanes: fits });
+}
+
+/** Bytes of the shuffle memory for a source of this weight (of 65536). */
+export function share(shuffleMemory: number | undefined, weight: number): number {
+  return Math.floor(((shuffleMemory ?? DEFAULT_SHUFFLE_MEMORY) * weight) / WEIGHT_SUM);
 }
 
 /** Random reads of a stream would decode it from its beginning for each sample. */

@@ -9,8 +9,9 @@
  * @example
  * skip(state, { batches: 20 }); // { state, from: 640, to: 960, firstStep: 41, lastStep: 60, extra: 0, … }
  */
-import { Epochs, quotient } from "./epochs.ts";
-import { OrderOption, StateMismatch } from "./errors.ts";
+import { quotient, type Epochs } from "./epochs.ts";
+import { OrderOption } from "./errors.ts";
+import { entriesOf, segmentsOf, timelineOf } from "./state.ts";
 import type { OrderState } from "./types.ts";
 
 /** One of three ways to say how much. Whole numbers from 1. */
@@ -98,37 +99,37 @@ function target(borders: Borders, from: number, amount: SkipAmount): { to: numbe
 /** Borders of optimizer batches: border k lies behind the first k of them. */
 class Borders {
   readonly epochs: Epochs;
-  readonly #globalBatch: number;
-  /** Optimizer batches of one epoch where epochs end with a short one; undefined: all are of one size. */
+  /** Segments with the number of their first border. */
+  readonly #spans: { from: number; size: number; first: number }[] = [];
+  /** Optimizer batches of one epoch where epochs end with a short one; undefined: only segments end. */
   readonly #perEpoch: number | undefined;
 
   constructor(state: OrderState) {
-    if (state.segments.length > 1 || state.sources.length > 1) {
-      throw new StateMismatch(
-        `state has ${state.sources.length} sources and ${state.segments.length} segments; only a state with one of each can be moved`,
-        {},
-        "use the version of Athanor that wrote it",
-      );
+    const segments = segmentsOf(state);
+    this.epochs = timelineOf(entriesOf(state), segments).epochs;
+    let first = 0;
+    for (const [s, { from, globalBatch }] of segments.entries()) {
+      const before = this.#spans[s - 1];
+      if (before !== undefined) first += quotient(from - before.from, before.size);
+      this.#spans.push({ from, size: globalBatch, first });
     }
-    const { G, last, from } = state.segments[0]!;
-    const options = { globalBatch: G, last, from: Number(from) };
-    this.epochs = new Epochs(Number(state.sources[0]!.samples), options);
-    this.#globalBatch = G;
-    this.#perEpoch = last === "pad" ? this.epochs.steps(0, G) : undefined;
+    this.#perEpoch = this.epochs.last === "pad" ? this.epochs.steps(0, segments[0]!.globalBatch) : undefined;
   }
 
   at(border: number): number {
-    if (this.#perEpoch === undefined) return this.epochs.stepEnd(this.epochs.from, border * this.#globalBatch);
+    const { from, size, first } = this.#spans.findLast((span) => span.first <= border)!;
+    if (this.#perEpoch === undefined) return this.epochs.checked(from + (border - first) * size);
     const epoch = quotient(border, this.#perEpoch);
-    return this.epochs.begin(epoch) + (border - epoch * this.#perEpoch) * this.#globalBatch;
+    return this.epochs.begin(epoch) + (border - epoch * this.#perEpoch) * size;
   }
 
   /** The last border at or before a position. */
   before(position: number): number {
     // The first call of every way in: throws for a position before the segment.
     const epoch = this.epochs.epochOf(position);
-    if (this.#perEpoch === undefined) return quotient(position - this.epochs.from, this.#globalBatch);
-    return epoch * this.#perEpoch + quotient(position - this.epochs.begin(epoch), this.#globalBatch);
+    const { from, size, first } = this.#spans.findLast((span) => span.from <= position)!;
+    if (this.#perEpoch === undefined) return first + quotient(position - from, size);
+    return epoch * this.#perEpoch + quotient(position - this.epochs.begin(epoch), size);
   }
 
   /** The first border at or after a position. */

@@ -16,9 +16,9 @@ export interface Difference {
 }
 
 /**
- * same: nothing differs. moved: the same sequence at another position. reordered: it is loaded, and the job goes on in
- * another order, because what the state's segments hold wins over the loader's arguments. refused: another view, seed or
- * optimizer batch.
+ * same: nothing differs. moved: the same sequence, at another position or in other optimizer batches. reordered: it is loaded, and
+ * the job goes on in another order, because what the state's segments hold wins over the loader's arguments. refused: another
+ * seed, or other data under the same name (the loader takes it only if it knows that shards were appended).
  */
 export type Verdict = "same" | "moved" | "reordered" | "refused";
 
@@ -29,45 +29,72 @@ export interface StateDiff {
   ahead: number;
 }
 
-type Segment = OrderState["segments"][number];
-
 export function compareStates(a: OrderState, b: OrderState): StateDiff {
   const differences: Difference[] = [];
   const compare = (what: string, ofA: string, ofB: string, refused = false): void => {
     if (ofA !== ofB) differences.push({ what, a: ofA, b: ofB, refused });
   };
   compare("seed", a.seed, b.seed, true);
-  compare("number of sources", String(a.sources.length), String(b.sources.length), true);
-  for (const [i, source] of a.sources.entries()) {
-    const other = b.sources[i];
-    if (other === undefined) break;
-    const name = (what: string): string => (a.sources.length === 1 ? what : `${what} of source ${i}`);
-    compare(name("view (data, columns, max_length or tokenizer)"), source.view, other.view, true);
-    compare(name("samples"), source.samples, other.samples, true);
-    compare(name("name of the source"), source.name, other.name);
+  const [ofA, ofB] = [sourcesOf(a), sourcesOf(b)];
+  compare("sources", ofA.map(({ name }) => name).join(", "), ofB.map(({ name }) => name).join(", "));
+  const several = ofA.length > 1 || ofB.length > 1;
+  for (const [i, source] of ofB.entries()) {
+    // One source is one source, however it is called.
+    const other = several ? ofA.find(({ name }) => name === source.name) : ofA[i];
+    if (other === undefined) continue;
+    const name = (what: string): string => (several ? `${what} of source ${source.name}` : what);
+    const known = a.sources.some((entry) => entry.name === other.name && entry.view === source.view);
+    compare(name("view (data, columns, max_length or tokenizer)"), other.view, source.view, !known);
+    compare(name("samples"), other.samples, source.samples, !known);
+    for (const [what, field] of SOURCE_FIELDS) compare(name(what), field(other), field(source));
   }
   compare("number of segments", String(a.segments.length), String(b.segments.length));
   // The last segment is the one in force; earlier ones only say how it came about.
-  const ofA = a.segments.at(-1)!;
-  const ofB = b.segments.at(-1)!;
-  compare("samples of one optimizer batch", String(ofA.G), String(ofB.G), true);
-  for (const [what, field] of ORDER_FIELDS) compare(what, field(ofA), field(ofB));
-  if (differences.length === 0 && JSON.stringify(a.segments) !== JSON.stringify(b.segments))
+  for (const [what, field] of SEGMENT_FIELDS) compare(what, field(a.segments.at(-1)!), field(b.segments.at(-1)!));
+  const reordered = sequenceOf(a, b.position) !== sequenceOf(b, b.position);
+  if (differences.length === 0 && reordered)
     differences.push({ what: "earlier segments", a: "their own", b: "others", refused: false });
-  const reordered = differences.some(({ what }) => what !== "name of the source");
   const refused = differences.some((difference) => difference.refused);
   compare("position", a.position, b.position);
   compare("epoch", String(progressOf(a).epoch), String(progressOf(b).epoch));
-  const verdict: Verdict = refused ? "refused" : reordered ? "reordered" : a.position === b.position ? "same" : "moved";
+  const same = differences.every(({ what }) => what === "sources");
+  const verdict: Verdict = refused ? "refused" : reordered ? "reordered" : same ? "same" : "moved";
   return { differences, verdict, ahead: Number(b.position) - Number(a.position) };
 }
 
-const ORDER_FIELDS: [string, (segment: Segment) => string][] = [
+type Entry = OrderState["sources"][number];
+type Segment = OrderState["segments"][number];
+
+/** Each source's latest view. */
+function sourcesOf({ sources }: OrderState): Entry[] {
+  return sources.filter(({ name }, i) => sources.findLastIndex((entry) => entry.name === name) === i);
+}
+
+/** What decides which samples come, up to a position and beyond it until the job wants otherwise. */
+function sequenceOf({ sources, segments }: OrderState, position: string): string {
+  const begun = segments.filter(({ from }, s) => s === 0 || Number(from) < Number(position));
+  return JSON.stringify(
+    begun.map(({ G, sources: numbers, ...segment }) => ({
+      ...segment,
+      // Under `carry` optimizer batches are no part of the sequence.
+      G: segment.last === "carry" ? undefined : G,
+      sources: numbers.map((number) => ({
+        ...sources[number]!,
+        name: numbers.length > 1 ? sources[number]!.name : "",
+      })),
+    })),
+  );
+}
+
+const SOURCE_FIELDS: [string, (entry: Entry) => string][] = [
   ["shuffle", ({ shuffle }) => shuffle],
   ["lanes", ({ L }) => String(L)],
   ["shuffle window (samples)", ({ window }) => String(window)],
   ["extent (blocks, 0: whole shards)", ({ extent }) => String(extent)],
+];
+const SEGMENT_FIELDS: [string, (segment: Segment) => string][] = [
+  ["samples of one optimizer batch", ({ G }) => String(G)],
   ["last", ({ last }) => last],
   ["beginning of the order", ({ from }) => from],
-  ["weights", ({ sources }) => sources.map(({ view, weight }) => `${view}:${weight}`).join(" ")],
+  ["weights", ({ weights }) => weights.join(" ")],
 ];

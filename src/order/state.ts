@@ -1,19 +1,19 @@
 /**
  * State: what a training job must keep to go on exactly (design §4.4, end). JSON, the same on all ranks,
- * 64-bit integers as decimal strings; under 1 KiB plus 150 bytes a source. World size, batch size and
- * accumulation may differ at load; the view, the seed and the global batch may not.
+ * 64-bit integers as decimal strings. World size, batch size, accumulation, G and weights may differ at load; the seed may
+ * not, and a view only if shards were appended.
  *
  * @example
- * const state = stateOf(resolved, position, { name: "data", view: fp, samples: 100_000 });
- * const { resolved, position } = checkState(parseState(JSON.parse(text)), view, options);
+ * const state = stateOf(plan, position);
+ * const plan = planOrder(job, parseState(JSON.parse(text)));
  */
 import * as z from "zod";
-import { Epochs, quotient } from "./epochs.ts";
-import { StateInvalid, StateMismatch } from "./errors.ts";
-import { isHeld, refuseStreams, resolveOrder } from "./resolve.ts";
-import type { OrderOptions, OrderState, OrderView, ResolvedOrder } from "./types.ts";
+import { quotient } from "./epochs.ts";
+import { StateInvalid } from "./errors.ts";
+import { WEIGHT_SUM } from "./schedule.ts";
+import { Timeline } from "./timeline.ts";
+import type { OrderState, Segment, SourceEntry } from "./types.ts";
 
-const WEIGHT_SUM = 65536;
 /** Far above any state of this version; keeps hostile input from being parsed at length. */
 const MAX_CHARACTERS = 64 * 1024;
 
@@ -31,6 +31,10 @@ const StateSchema = z.strictObject({
         name: z.string().max(4096),
         view: z.string().regex(/^[0-9a-f]{32}$/, "must be 32 hex digits"),
         samples: u64,
+        L: positive,
+        window: positive,
+        extent: count,
+        shuffle: z.enum(["window", "global", "none"]),
       }),
     )
     .min(1)
@@ -39,11 +43,9 @@ const StateSchema = z.strictObject({
     .array(
       z.strictObject({
         from: u64,
-        sources: z.array(z.strictObject({ view: count, weight: count.max(WEIGHT_SUM), offset: z.array(count) })).min(1),
+        sources: z.array(count).min(1),
+        weights: z.array(positive.max(WEIGHT_SUM)).min(1),
         L: positive,
-        window: positive,
-        extent: count,
-        shuffle: z.enum(["window", "global", "none"]),
         last: z.enum(["carry", "drop", "pad"]),
         G: positive,
       }),
@@ -51,35 +53,65 @@ const StateSchema = z.strictObject({
     .min(1),
 });
 
-/** What a state says of its source. */
-export interface SourceIdentity {
-  name: string;
-  /** View fingerprint. */
-  view: string;
-  samples: number;
-}
-
-/** The state of one source in one segment at a position. */
-export function stateOf(resolved: ResolvedOrder, position: number, source: SourceIdentity): OrderState {
+/** The state of a run at a position. */
+export function stateOf(
+  { seed, entries, segments }: { seed: bigint; entries: readonly SourceEntry[]; segments: readonly Segment[] },
+  position: number,
+): OrderState {
   return {
     version: 1,
-    seed: String(resolved.seed),
+    seed: String(seed),
     position: String(position),
-    sources: [{ name: source.name, view: source.view, samples: String(source.samples) }],
-    segments: [
-      {
-        from: String(resolved.from),
-        // No earlier segment: every lane had delivered nothing of the source.
-        sources: [{ view: 0, weight: WEIGHT_SUM, offset: [] }],
-        L: resolved.lanes,
-        window: resolved.window,
-        extent: resolved.extentBlocks,
-        shuffle: resolved.shuffle,
-        last: resolved.last,
-        G: resolved.globalBatch,
-      },
-    ],
+    sources: entries.map(({ name, view, samples, lanes, window, extentBlocks, shuffle }) => ({
+      name,
+      view,
+      samples: String(samples),
+      L: lanes,
+      window,
+      extent: extentBlocks,
+      shuffle,
+    })),
+    segments: segments.map(({ from, sources, weights, lanes, last, globalBatch }) => ({
+      from: String(from),
+      sources: [...sources],
+      weights: [...weights],
+      L: lanes,
+      last,
+      G: globalBatch,
+    })),
   };
+}
+
+export function entriesOf(state: OrderState): SourceEntry[] {
+  return state.sources.map(({ name, view, samples, L, window, extent, shuffle }) => ({
+    name,
+    view,
+    samples: Number(samples),
+    lanes: L,
+    window,
+    extentBlocks: extent,
+    shuffle,
+  }));
+}
+
+export function segmentsOf(state: OrderState): Segment[] {
+  return state.segments.map(({ from, sources, weights, L, last, G }) => ({
+    from: Number(from),
+    sources: [...sources],
+    weights: [...weights],
+    lanes: L,
+    last,
+    globalBatch: G,
+  }));
+}
+
+/** Where the state's positions lie. */
+export function timelineOf(entries: readonly SourceEntry[], segments: readonly Segment[]): Timeline {
+  return new Timeline(
+    entries.map(({ name }) => name),
+    entries,
+    segments,
+  );
 }
 
 /** Validates a state of unknown origin: an object, or its JSON text. Throws ATH_STATE_INVALID with the field. */
@@ -124,18 +156,30 @@ export function parseState(input: unknown, file?: string): OrderState {
       throw new StateInvalid(`state field ${name} is out of range: found ${text}`, where, remedy);
     }
   }
-  for (const [s, segment] of state.segments.entries()) {
-    for (const { view } of segment.sources) {
-      if (view >= state.sources.length) {
-        throw new StateInvalid(
-          `state segment ${s} names source ${view}, but there are ${state.sources.length}`,
-          where,
-          remedy,
-        );
-      }
-    }
-  }
+  checkSegments(state, where, remedy);
   return state;
+}
+
+/** What the arithmetic of a timeline relies on. */
+function checkSegments({ sources, segments }: OrderState, where: { file?: string }, remedy: string): void {
+  let end = -1;
+  for (const [s, { from, sources: numbers, weights, L }] of segments.entries()) {
+    const refuse = (what: string): never => {
+      throw new StateInvalid(`state segment ${s} ${what}`, where, remedy);
+    };
+    const missing = numbers.find((number) => number >= sources.length);
+    if (missing !== undefined) refuse(`names source ${missing}, but there are ${sources.length}`);
+    if (new Set(numbers).size !== numbers.length) refuse("names a source twice");
+    const sum = weights.reduce((a, b) => a + b, 0);
+    if (weights.length !== numbers.length || sum !== WEIGHT_SUM) {
+      refuse(`must have one weight a source, of sum ${WEIGHT_SUM}: found ${weights.join(", ")}`);
+    }
+    if (Number(from) <= end) refuse(`begins at ${from}, not behind the one before it`);
+    end = Number(from);
+    const uneven = numbers.find((number) => L % sources[number]!.L !== 0);
+    if (numbers.length > 1 && uneven !== undefined)
+      refuse(`has ${L} lanes, which those of source ${uneven} do not divide`);
+  }
 }
 
 function* numbers(state: OrderState): Generator<[string, string]> {
@@ -145,72 +189,18 @@ function* numbers(state: OrderState): Generator<[string, string]> {
   for (const [i, { from }] of state.segments.entries()) yield [`segments.${i}.from`, from];
 }
 
-/**
- * The order to go on with: what the state's segment holds wins over the options. Throws ATH_STATE_MISMATCH if
- * view, seed or global batch differ; with `override` a new segment begins at the next optimizer-batch border
- * of the state instead, with the options as they are.
- */
-export function checkState(
-  state: OrderState,
-  view: OrderView,
-  options: OrderOptions,
-  override = false,
-): { resolved: ResolvedOrder; position: number } {
-  const source = state.sources[0]!;
-  const segment = state.segments[0]!;
-  const position = Number(state.position);
-  const from = Number(segment.from);
-  if (state.segments.length > 1 || state.sources.length > 1) {
-    throw new StateMismatch(
-      `state has ${state.sources.length} sources and ${state.segments.length} segments; this version reads one of each`,
-      {},
-      "use the version of Athanor that wrote it",
-    );
-  }
-  if (position < from)
-    throw new StateInvalid(`state position ${position} lies before its segment, which begins at ${from}`);
-  const differs: string[] = [];
-  const compare = (what: string, found: string, expected: string) => {
-    if (found !== expected) differs.push(`${what}: state has ${found}, this job has ${expected}`);
-  };
-  compare("view fingerprint (data, columns, max_length or tokenizer)", source.view, view.fingerprint);
-  compare("samples", source.samples, String(view.samples));
-  compare("seed", state.seed, String(options.seed));
-  compare("samples of one optimizer batch", String(segment.G), String(options.globalBatch));
-  if (differs.length > 0) {
-    if (!override) {
-      throw new StateMismatch(
-        `the state belongs to another order (${differs.join("; ")})`,
-        {},
-        "use the data, seed and global batch of the run that wrote it, or override=True to begin a new order here",
-      );
-    }
-    const begin = from + Math.ceil((position - from) / segment.G) * segment.G;
-    return { resolved: resolveOrder(view, { ...options, from: begin }), position: begin };
-  }
-  const held = segment.shuffle === "global" && isHeld(view, options.shuffleMemory);
-  refuseStreams(view, segment.shuffle, held);
-  const resolved: ResolvedOrder = {
-    seed: options.seed,
-    shuffle: segment.shuffle,
-    held,
-    lanes: segment.L,
-    window: segment.window,
-    extentBlocks: segment.extent,
-    last: segment.last,
-    globalBatch: segment.G,
-    from,
-  };
-  return { resolved, position };
-}
-
 /** Where the state stands in its epoch, in optimizer batches. `into`: samples of the batch in progress. */
 export function progressOf(state: OrderState): { epoch: number; done: number; epochSteps: number; into: number } {
-  const segment = state.segments.at(-1)!;
-  const { G, last } = segment;
-  const epochs = new Epochs(Number(state.sources[0]!.samples), { globalBatch: G, last, from: Number(segment.from) });
+  const segments = segmentsOf(state);
+  const { epochs } = timelineOf(entriesOf(state), segments);
   const position = Number(state.position);
+  const { globalBatch } = segments.findLast(({ from }) => from <= position) ?? segments[0]!;
   const epoch = epochs.epochOf(position);
   const offset = position - epochs.begin(epoch);
-  return { epoch, done: quotient(offset, G), epochSteps: epochs.steps(epoch, G), into: offset % G };
+  return {
+    epoch,
+    done: quotient(offset, globalBatch),
+    epochSteps: epochs.steps(epoch, globalBatch),
+    into: offset % globalBatch,
+  };
 }

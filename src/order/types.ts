@@ -32,8 +32,8 @@ export interface ExtentTable {
   sampleStart: Float64Array;
 }
 
-/** What a user may set. */
-export interface OrderOptions {
+/** What a user may set for each source. */
+export interface SourceOptions {
   seed: bigint;
   /** @default "window" */
   shuffle?: ShuffleMode;
@@ -45,6 +45,10 @@ export interface OrderOptions {
   window?: number;
   /** "shard": whole shards are permuted (HSM, hydration). @default "extent" */
   unit?: "extent" | "shard";
+}
+
+/** What a user may set for a run of one source. */
+export interface OrderOptions extends SourceOptions {
   /** @default "carry" */
   last?: LastRule;
   /** Samples of one optimizer batch (G): dp world size × batch size × accumulation. */
@@ -53,8 +57,8 @@ export interface OrderOptions {
   from?: number;
 }
 
-/** Options after resolution: what is written into the state. */
-export interface ResolvedOrder {
+/** How one source is resolved: what the state holds of it. */
+export interface ResolvedSource {
   seed: bigint;
   shuffle: ShuffleMode;
   /** True when a window order was resolved to `global` because the whole view fits: decoded once and held. */
@@ -63,18 +67,44 @@ export interface ResolvedOrder {
   window: number;
   /** Blocks in one extent (0 = whole shards). */
   extentBlocks: number;
+}
+
+/** The order of one source by itself. */
+export interface ResolvedOrder extends ResolvedSource {
   last: LastRule;
   globalBatch: number;
   from: number;
 }
 
-/** One source of a segment; `view` is the number of its entry in `OrderState.sources`. */
-export interface SegmentSource {
-  view: number;
-  /** Of 65536. */
-  weight: number;
-  /** Rows of the source that each lane had delivered when the segment began. */
-  offset: number[];
+/** What of a view decides where its rows lie. */
+export interface Shape {
+  samples: number;
+  lanes: number;
+}
+
+/** A source of the run: one view. A source that shards were appended to is two of the same name. */
+export interface SourceEntry extends Shape {
+  name: string;
+  /** View fingerprint. */
+  view: string;
+  window: number;
+  /** 0 = whole shards. */
+  extentBlocks: number;
+  shuffle: ShuffleMode;
+}
+
+/** From a position on to the next segment's. */
+export interface Segment {
+  from: number;
+  /** Numbers of sources. */
+  sources: number[];
+  /** Of 65536, one a source. */
+  weights: number[];
+  /** L of the run. */
+  lanes: number;
+  last: LastRule;
+  /** G */
+  globalBatch: number;
 }
 
 /** State v1: JSON, 64-bit integers as decimal strings. The same on all ranks. */
@@ -83,15 +113,21 @@ export interface OrderState {
   seed: string;
   /** Samples delivered globally since the run began. */
   position: string;
-  sources: { name: string; view: string; samples: string }[];
-  segments: {
-    from: string;
-    sources: SegmentSource[];
+  sources: {
+    name: string;
+    view: string;
+    samples: string;
     L: number;
     window: number;
     /** Blocks an extent; 0 = whole shards. */
     extent: number;
     shuffle: ShuffleMode;
+  }[];
+  segments: {
+    from: string;
+    sources: number[];
+    weights: number[];
+    L: number;
     last: LastRule;
     G: number;
   }[];
@@ -99,10 +135,10 @@ export interface OrderState {
 
 /** Where one position of the sequence lies. */
 export interface Located {
-  epoch: number;
+  /** Number of the source. */
+  source: number;
+  pass: number;
   lane: number;
   /** Row in the lane. */
   row: number;
-  /** Sample number in file order. */
-  sample: number;
 }

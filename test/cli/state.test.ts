@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { viewFingerprint } from "../../src/dataset/fingerprint.ts";
+import { planSingle } from "../../src/order/job.ts";
 import { Order } from "../../src/order/order.ts";
 import { ProofSum, shardKey } from "../../src/order/proof.ts";
 import { resolveOrder } from "../../src/order/resolve.ts";
@@ -37,8 +38,9 @@ const view = {
   rowBytes: 64,
 };
 const resolved = resolveOrder(view, { seed: 77n, globalBatch: 12, lanes: 2, window: 30 });
-const order = new Order(view, extentsOf(counts), resolved);
-const state = stateOf(resolved, 0, { name: "source", view: view.fingerprint, samples: 100 });
+const order = Order.single(view, extentsOf(counts), resolved);
+const plan = planSingle("source", view, { seed: 77n, globalBatch: 12, lanes: 2, window: 30 });
+const state = stateOf(plan, 0);
 
 /** The proof files of two ranks; steps of 12 from `start`. */
 function write(start: number, steps: number, time: number): void {
@@ -209,7 +211,7 @@ test("state from-consumed makes the state that a loader with these arguments wou
   );
   const spec = { columns: [...columns, ...(columns.includes("attention_mask") ? [] : ["attention_mask"])] };
   const expected = viewFingerprint(fingerprint, { ...spec, max_length: 512, sample_rule: "record", tokenizer: null });
-  assert.deepEqual(found.sources, [{ name: "data", view: expected, samples: "100" }]);
+  assert.deepEqual(found.sources, [{ ...state.sources[0], name: "data", view: expected }]);
   assert.deepEqual(found.segments, state.segments);
   fails("ATH_USAGE", /consumed-samples/, "from-consumed", ...args, "--consumed-samples", "-1", "--out", out);
   fails("ATH_USAGE", /required option/, "from-consumed", ...args, "--consumed-samples", "1");

@@ -52,6 +52,7 @@ function indexOf(
     ignored: [],
     schema: { fields: [] },
     fingerprint: "0",
+    past: [],
     totals: {
       shards: rows.length,
       bytes: total((r) => r.size),

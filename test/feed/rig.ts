@@ -160,13 +160,18 @@ export class Rig {
     const view = await orderView(index, "0".repeat(32), columns.nominalBytes);
     const resolved = resolveOrder(view, options);
     const table = await extents(index, resolved.extentBlocks);
-    const order = new Order(view, table, resolved);
+    const order = Order.single(view, table, resolved);
     const clocks = newClocks();
     const source = new Source(index, table, "data", storage, clocks);
     const decoders = new Decoders(2);
     const slot = slotLayout(columns.columns, size.batch, offsets.identities, offsets.identityBytes);
     const group = new Group(
-      { order, view, source, largestBlockBytes: size.largestBlock ?? 8 << 20, layout: columns, clocks },
+      {
+        order,
+        sources: [{ order: order.source(0), view, source, largestBlockBytes: size.largestBlock ?? 8 << 20 }],
+        layout: columns,
+        clocks,
+      },
       {
         batch: size.batch,
         world: size.world,
@@ -193,7 +198,7 @@ export class Rig {
       localRanks: [request.rank],
       stride: 1,
       offset: 0,
-      position: this.order.resolved.from,
+      position: this.order.epochs.from,
       random: false,
       slots,
       target: client,

@@ -10,12 +10,12 @@ function run(description: unknown, topology: Topology, options: Partial<OrderOpt
   const shape = describe(description);
   const resolved = resolveOrder(shape.view, { seed: 1234n, globalBatch: topology.world * topology.batch, ...options });
   const extents = shape.extents(resolved.extentBlocks);
-  const order = new Order(shape.view, extents, resolved);
+  const order = Order.single(shape.view, extents, resolved);
   return {
     order,
     resolved,
     ...simulate(
-      order,
+      order.source(0),
       extentBytes(extents, shape.shardBytes, () => false),
       topology,
     ),
@@ -24,12 +24,13 @@ function run(description: unknown, topology: Topology, options: Partial<OrderOpt
 
 /** Nodes that read an extent, by dealing every step of the first pass. */
 function counted(order: Order, { world, ranksPerNode, batch }: Topology): number[] {
-  const readers = Array.from({ length: order.extents.count }, () => new Set<number>());
-  const extentOf = (sample: number) => order.extents.sampleStart.findLastIndex((start) => start <= sample);
-  for (let at = 0; at < order.samples; at += world * batch) {
+  const { extents, samples } = order.source(0);
+  const readers = Array.from({ length: extents.count }, () => new Set<number>());
+  const extentOf = (sample: number) => extents.sampleStart.findLastIndex((start) => start <= sample);
+  for (let at = 0; at < samples; at += world * batch) {
     for (let rank = 0; rank < world; rank++) {
       for (const position of order.deal(at, world * batch, world, rank).positions) {
-        if (position < order.samples) readers[extentOf(order.sampleAt(position))]!.add(Math.floor(rank / ranksPerNode));
+        if (position < samples) readers[extentOf(order.sampleAt(position))]!.add(Math.floor(rank / ranksPerNode));
       }
     }
   }

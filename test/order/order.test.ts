@@ -6,7 +6,7 @@ import type { ResolvedOrder } from "../../src/order/types.ts";
 import { extentsOf, resolvedOf, vectors, viewOf } from "./vectors.ts";
 
 const order = (counts: readonly number[], resolved: ResolvedOrder) =>
-  new Order(viewOf(counts), extentsOf(counts), resolved);
+  Order.single(viewOf(counts), extentsOf(counts), resolved);
 
 /** Small sets with empty extents, odd lanes and windows; G = 24 has many divisors. */
 const small = fc.record({
@@ -69,18 +69,21 @@ test("carry: every sample exactly once a pass, over epoch borders", () => {
     fc.property(small, (s) => {
       const o = make(s, "carry");
       for (let pass = 0; pass < 3; pass++) {
-        const begin = o.resolved.from + pass * o.samples;
-        const served = Array.from({ length: o.samples }, (_, p) => o.sampleAt(begin + p));
+        const begin = o.epochs.from + pass * o.source(0).samples;
+        const served = Array.from({ length: o.source(0).samples }, (_, p) => o.sampleAt(begin + p));
         assert.deepEqual(
           served.sort((a, b) => a - b),
-          Array.from({ length: o.samples }, (_, i) => i),
+          Array.from({ length: o.source(0).samples }, (_, i) => i),
         );
       }
       // The loader's epochs follow each other without a hole, in whole optimizer batches.
       for (let e = 0; e < 5; e++) {
-        assert.equal((o.begin(e) - o.resolved.from) % 24, 0);
+        assert.equal((o.begin(e) - o.epochs.from) % 24, 0);
         assert.equal(o.begin(e) + o.steps(e, 8) * 8, o.begin(e + 1));
-        assert.ok(o.begin(e) - o.resolved.from >= e * o.samples && o.begin(e) - o.resolved.from < e * o.samples + 24);
+        assert.ok(
+          o.begin(e) - o.epochs.from >= e * o.source(0).samples &&
+            o.begin(e) - o.epochs.from < e * o.source(0).samples + 24,
+        );
       }
     }),
   );
@@ -122,7 +125,7 @@ test("pad: every sample exactly once an epoch, equal steps on all ranks", () => 
       assert.equal(at, o.begin(2));
       assert.deepEqual(
         served.sort((a, b) => a - b),
-        Array.from({ length: o.samples }, (_, i) => i),
+        Array.from({ length: o.source(0).samples }, (_, i) => i),
       );
     }),
   );
@@ -134,7 +137,7 @@ test("the set of every optimizer batch is the same for world sizes 1 to 64 at on
     fc.property(small, (s) => {
       const o = make(s, "carry", G);
       for (let batch = 0; batch < 3; batch++) {
-        const begin = o.resolved.from + batch * G;
+        const begin = o.epochs.from + batch * G;
         const expected = Array.from({ length: G }, (_, i) => begin + i);
         for (const [world, step] of [
           [1, 1],
@@ -172,7 +175,7 @@ test("owner equals deal, and a deal goes by (lane, position) in equal runs", () 
       (s, world, batch, skip) => {
         const o = make(s, "carry");
         const step = world * batch;
-        const start = o.resolved.from + skip;
+        const start = o.epochs.from + skip;
         const sorted = Array.from({ length: step }, (_, i) => start + i).sort(
           (a, b) => o.locate(a).lane - o.locate(b).lane || a - b,
         );
@@ -191,7 +194,7 @@ test("seeking to any position equals having run there", () => {
   fc.assert(
     fc.property(small, fc.nat({ max: 500 }), (s, skip) => {
       const ran = make(s, "carry");
-      const from = ran.resolved.from;
+      const from = ran.epochs.from;
       let last = -1;
       for (let p = from; p <= from + skip; p++) last = ran.sampleAt(p);
       assert.equal(make(s, "carry").sampleAt(from + skip), last);
@@ -205,7 +208,8 @@ test("windows, pieces and positionAt say what locate says", () => {
     fc.property(
       small.filter((s) => s.mode !== "global"),
       (s) => {
-        const o = make(s, "carry");
+        const run = make(s, "carry");
+        const o = run.source(0);
         const epoch = 1;
         let rows = 0;
         for (let lane = 0; lane < o.lanes; lane++) {
@@ -219,7 +223,8 @@ test("windows, pieces and positionAt say what locate says", () => {
             assert.equal(laid.length, count);
             for (let i = 0; i < count; i++) {
               const position = o.positionAt(epoch, lane, firstRow + i);
-              assert.deepEqual(o.locate(position), { epoch, lane, row: firstRow + i, sample: laid[perm[i]!] });
+              const row = firstRow + i;
+              assert.deepEqual(run.locate(position), { source: 0, pass: epoch, lane, row, sample: laid[perm[i]!] });
             }
             rows += count;
           }
@@ -252,10 +257,17 @@ test("another seed and another epoch give another order", () => {
 });
 
 test("positions outside the order are refused", () => {
-  const o = order(
-    [10],
-    resolvedOf({ seed: "1", shuffle: "window", lanes: 1, window: 5, last: "carry", global_batch: 4, from: 4 }),
-  );
+  const options = {
+    seed: "1",
+    shuffle: "window",
+    lanes: 1,
+    window: 5,
+    last: "carry",
+    global_batch: 4,
+    from: 4,
+  } as const;
+  const resolved = resolvedOf(options);
+  const o = order([10], resolved);
   for (const position of [3, -1, 4.5, 2 ** 53, Number.NaN, Number.POSITIVE_INFINITY]) {
     assert.throws(() => o.locate(position), { code: "ATH_ORDER_POSITION" }, String(position));
     assert.throws(() => o.epochOf(position), { code: "ATH_ORDER_POSITION" }, String(position));
@@ -263,7 +275,7 @@ test("positions outside the order are refused", () => {
   assert.throws(() => o.deal(4, 5, 2, 0), { code: "ATH_ORDER_OPTION" });
   assert.throws(() => o.deal(4, 4, 2, 2), { code: "ATH_ORDER_OPTION" });
   assert.throws(() => o.owner(8, 4, 4, 2), { code: "ATH_ORDER_OPTION" });
-  assert.throws(() => new Order({ ...viewOf([10]), samples: 11 }, extentsOf([10]), o.resolved), {
+  assert.throws(() => Order.single({ ...viewOf([10]), samples: 11 }, extentsOf([10]), resolved), {
     code: "ATH_ORDER_OPTION",
   });
 });

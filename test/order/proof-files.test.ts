@@ -6,8 +6,12 @@ import { ProofSum } from "../../src/order/proof.ts";
 import { extentsOf, resolvedOf, vectors, viewOf } from "./vectors.ts";
 
 const counts = vectors().order[0]!.extents;
-const order = new Order(viewOf(counts), extentsOf(counts), resolvedOf(vectors().order[0]!.options));
-const identify = (sample: number) => ({ shardKey: BigInt(sample >> 4), record: sample & 15, token: 0 });
+const order = Order.single(viewOf(counts), extentsOf(counts), resolvedOf(vectors().order[0]!.options));
+const identify = (_source: number, sample: number) => ({
+  shardKey: BigInt(sample >> 4),
+  record: sample & 15,
+  token: 0,
+});
 
 /** What `world` ranks write from position `start` for some steps each; `clock` in ms. */
 function served(world: number, step: number, start: number, steps: number | number[], clock: number): ProofText[] {
@@ -24,7 +28,7 @@ function line(world: number, step: number, at: number, rank: number): string {
   const sum = new ProofSum();
   const { positions, valid } = order.deal(at, step, world, rank);
   for (const position of positions.subarray(0, valid)) {
-    const { shardKey, record, token } = identify(order.sampleAt(position));
+    const { shardKey, record, token } = identify(0, order.sampleAt(position));
     sum.add(position, shardKey, record, token);
   }
   return JSON.stringify({ position: String(at), rows: valid, sum: String(sum.value) });

@@ -10,15 +10,23 @@ function stateAt(position: number, last: LastRule = "carry", samples = 100, G = 
     version: 1,
     seed: "7",
     position: String(position),
-    sources: [{ name: "data", view: "0123456789abcdef0123456789abcdef", samples: String(samples) }],
-    segments: [
+    sources: [
       {
-        from: String(from),
-        sources: [{ view: 0, weight: 65536, offset: [] }],
+        name: "data",
+        view: "0123456789abcdef0123456789abcdef",
+        samples: String(samples),
         L: 2,
         window: 30,
         extent: 1,
         shuffle: "window",
+      },
+    ],
+    segments: [
+      {
+        from: String(from),
+        sources: [0],
+        weights: [65536],
+        L: 2,
         last,
         G,
       },
@@ -68,9 +76,15 @@ test("what cannot be left out is refused", () => {
     assert.throws(() => skip(stateAt(24), amount), { code: "ATH_ORDER_OPTION", message });
   assert.throws(() => skip(stateAt(24), { batches: 2 ** 52 }), { code: "ATH_ORDER_POSITION" });
   assert.throws(() => skip(stateAt(24, "carry", 100, 12, 36), { batches: 1 }), { code: "ATH_ORDER_POSITION" });
-  const two = stateAt(24);
-  two.segments.push(two.segments[0]!);
-  assert.throws(() => skip(two, { batches: 1 }), { code: "ATH_STATE_MISMATCH" });
+});
+
+test("behind a ramp batches are counted by their own sizes", () => {
+  const ramped = stateAt(24);
+  ramped.segments.push({ ...ramped.segments[0]!, from: "36", G: 20 });
+  const skipped = skip(ramped, { batches: 3 });
+  assert.deepEqual([skipped.to, skipped.firstStep, skipped.lastStep], [76, 3, 5]);
+  assert.equal(skip(ramped, { samples: 13 }).to, 56);
+  assert.equal(skip(ramped, { fromStep: 3, toStep: 4 }).to, 56);
 });
 
 test("consumed samples become a position at a border", () => {
@@ -91,8 +105,9 @@ test("every skip ends where a batch of the loader begins, and skips add up", () 
       const twice = skip(skip(start, { batches: n }).state, { batches: m });
       assert.equal(once.to, twice.to);
       assert.equal(skip(start, { fromStep: once.firstStep, toStep: once.lastStep }).to, once.to);
+      const length = last === "drop" ? samples - (samples % G) : samples;
       // Walking the loader's steps from the segment's beginning comes by here.
-      const epochs = new Epochs(samples, { globalBatch: G, last, from });
+      const epochs = new Epochs([{ from, epoch: 0, into: 0, length }], [{ from, size: G }], last);
       let border = from;
       while (border < once.to) border = epochs.stepEnd(border, G);
       assert.equal(border, once.to);

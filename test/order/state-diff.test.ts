@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { resolveOrder } from "../../src/order/resolve.ts";
-import { checkState, stateOf } from "../../src/order/state.ts";
+import { planSingle } from "../../src/order/job.ts";
+import { stateOf } from "../../src/order/state.ts";
 import { compareStates } from "../../src/order/state-diff.ts";
 import type { OrderState, OrderView } from "../../src/order/types.ts";
 
@@ -14,7 +14,7 @@ const view: OrderView = {
   rowBytes: 4096,
 };
 const options = { seed: 5n, globalBatch: 256 };
-const a = stateOf(resolveOrder(view, options), 4096, { name: "data", view: view.fingerprint, samples: view.samples });
+const a = stateOf(planSingle("data", view, options), 4096);
 const source = a.sources[0]!;
 const segment = a.segments[0]!;
 
@@ -23,12 +23,16 @@ test("the verdict on B is that of the job that wrote A", () => {
     [a, "same", []],
     [{ ...a, position: "8192" }, "moved", ["position"]],
     [{ ...a, position: "20000000" }, "moved", ["position", "epoch"]],
-    [{ ...a, sources: [{ ...source, name: "other" }] }, "same", ["name of the source"]],
-    [{ ...a, segments: [{ ...segment, L: 32 }] }, "reordered", ["lanes"]],
+    [{ ...a, sources: [{ ...source, name: "other" }] }, "same", ["sources"]],
+    [{ ...a, sources: [{ ...source, L: 32 }] }, "reordered", ["lanes"]],
     [{ ...a, segments: [{ ...segment, last: "drop" }], position: "0" }, "reordered", ["last", "position"]],
-    [{ ...a, segments: [segment, segment] }, "reordered", ["number of segments"]],
+    [
+      { ...a, segments: [segment, { ...segment, from: "8192", G: 128 }] },
+      "moved",
+      ["number of segments", "samples of one optimizer batch", "beginning of the order"],
+    ],
     [{ ...a, seed: "6" }, "refused", ["seed"]],
-    [{ ...a, segments: [{ ...segment, G: 128 }] }, "refused", ["samples of one optimizer batch"]],
+    [{ ...a, segments: [{ ...segment, G: 128 }] }, "moved", ["samples of one optimizer batch"]],
     [
       { ...a, sources: [{ ...source, view: "f".repeat(32), samples: "9" }] },
       "refused",
@@ -40,7 +44,7 @@ test("the verdict on B is that of the job that wrote A", () => {
     assert.deepEqual([diff.verdict, diff.differences.map((difference) => difference.what)], [verdict, what]);
     if (b.segments.length > 1) continue;
     // The agent says the same.
-    const load = (): unknown => checkState(b, view, options);
+    const load = (): unknown => planSingle(b.sources[0]!.name, view, options, b);
     if (verdict === "refused") assert.throws(load, { code: "ATH_STATE_MISMATCH" });
     else assert.doesNotThrow(load);
   }
