@@ -1,5 +1,6 @@
 """An agent of a few lines, for protocol errors that the real one never makes. Run through a `node` that is a script
-(see conftest.py). Sample i of N = FAKE_SAMPLES is {"id": i, "input_ids": [i] * (i % 9), mask}; position p is p mod N.
+(see conftest.py). Sample i of N = FAKE_SAMPLES is {"id": i, "input_ids": [i] * (i % 9), mask}; position p is p mod N,
+and of source p mod (number of sources), whatever the weights. Epochs have N samples.
 
 FAKE_FAULT: version | garbage | position | overwrite | nofd | mute | slow:SECONDS | die:BATCHES | start (exit at once)
 """
@@ -19,6 +20,7 @@ from typing import Any
 
 WIDTH = 8
 SAMPLES = int(os.environ.get("FAKE_SAMPLES", "100"))
+VIEW = os.environ.get("FAKE_VIEW", "0" * 32)
 FAULT, _, AMOUNT = os.environ.get("FAKE_FAULT", "").partition(":")
 RUN_DIR = sys.argv[sys.argv.index("--run-dir") + 1]
 bells: dict[str, socket.socket] = {}
@@ -37,6 +39,19 @@ def say(peer: socket.socket, message: dict[str, Any]) -> None:
     peer.sendall(json.dumps(message).encode() + b"\n")
 
 
+def planned(state: Any, position: int, ramp: list[list[int]]) -> list[list[int]]:
+    """[from, G] of the state up to the position, then what the ramp wants at each border."""
+    found = [[int(s["from"]), s["G"]] for n, s in enumerate(state["segments"] if state else [])
+             if n == 0 or int(s["from"]) < position] or [[0, ramp[0][1]]]  # fmt: skip
+    for event in [position, *(begin for begin, _ in ramp if begin > position)]:
+        begin, size = found[-1]
+        border = begin + -(-(event - begin) // size) * size
+        wanted = [g for at, g in ramp if at <= border][-1]
+        if wanted != size:
+            found = [*found[: -1 if border == begin else None], [border, wanted]]
+    return found
+
+
 class FakeSession:
     def __init__(self, peer: socket.socket, hello: dict[str, Any], messages: Any) -> None:
         self.peer, self.hello, self.messages = peer, hello, messages
@@ -53,13 +68,24 @@ class FakeSession:
         self.position = int(hello["state"]["position"]) if hello["state"] else 0
         self.n = 1
         self.taken = 0  # steps since the session's start
-        order = {**hello["order"], "from": "0", "held": False, "extent": 1, "lanes": 1, "window": 1}
-        sources = [{"name": "d", "view": "0" * 32, "samples": str(SAMPLES)}]
-        self.state = {"version": 1, "seed": hello["order"]["seed"], "position": str(self.position), "sources": sources,
-                      "segments": [{"from": "0", "G": order["global_batch"]}]}  # fmt: skip
+        order = hello["order"]
+        mix = hello["mix"] or {"sources": [{"name": "data"}]}
+        self.sources = len(mix["sources"])
+        batches = planned(hello["state"], self.position, order["ramp"] or [[0, order["global_batch"]]])
+        shape = {"L": 1, "window": 1, "extent": 1, "shuffle": "window"}
+        sources = [{"name": s["name"], "view": VIEW, "samples": str(SAMPLES), **shape} for s in mix["sources"]]
+        weights = [65536 // self.sources] * self.sources
+        segments = [{"from": str(begin), "sources": list(range(self.sources)), "weights": weights, "L": 1,
+                     "last": order["last"], "G": size} for begin, size in batches]  # fmt: skip
+        self.state = {"version": 1, "seed": order["seed"], "position": str(self.position), "sources": sources,
+                      "segments": segments}  # fmt: skip
         say(peer, {"type": "view", "protocol": 2 if FAULT == "version" else 1, "version": "9.9.9", "pid": os.getpid(),
-                   "samples": str(SAMPLES), "data": "", "view": "0" * 32, "columns": self.columns, "order": order,
+                   "samples": str(SAMPLES), "data": "", "view": VIEW, "columns": self.columns,
                    "slot_bytes": self.slot_bytes, "position": str(self.position), "state": self.state,
+                   "sources": [{"name": s["name"], "samples": str(SAMPLES), "weight": w, "shuffle": "window",
+                                "held": False, "lanes": 1, "window": 1, "extent": 1}
+                               for s, w in zip(sources, weights)],
+                   "epochs": {"last": order["last"], "spans": [[0, 0, 0, SAMPLES]], "batches": batches},
                    "warnings": []})  # fmt: skip
 
     def run(self) -> None:
@@ -145,7 +171,8 @@ class FakeSession:
             os._exit(9)
         position = rows[0][0] if self.hello["mode"] == "random" else self.at + (FAULT == "position")
         for r, (p, sample, valid) in enumerate(rows):
-            struct.pack_into("<QQQII", self.memory, at + 128 + r * 32, p, 7, sample, 0, valid)
+            word = valid | p % self.sources << 1
+            struct.pack_into("<QQQII", self.memory, at + 128 + r * 32, p, 7, sample, 0, word)
             length = sample % (WIDTH + 1)
             struct.pack_into("<q", self.memory, at + self.columns[0]["offset"] + 8 * r, sample)
             values = [sample] * length + [0] * (WIDTH - length)

@@ -74,7 +74,7 @@ def make():
     for variant in variants:
         options = base | variant
         order = order_of(extents, options)
-        length = order.epochs.length
+        length = order.epochs.spans[0].length
         start = options["from"]
         stop = start + 2 * length
         steps = []

@@ -257,7 +257,8 @@ def test_identities_and_transform(fake: Path) -> None:
     with Loader("/d", batch_size=4, identities=True, transform=lambda b: {**b, "n": len(b)}, max_length=8) as loader:
         batch = next(iter(loader))
     assert batch["_position"].tolist() == [0, 1, 2, 3] and batch["_shard_key"].tolist() == [7] * 4
-    assert batch["_record"].tolist() == [0, 1, 2, 3] and batch["n"] == 6
+    assert batch["_record"].tolist() == [0, 1, 2, 3] and batch["n"] == 7
+    assert batch["_source"].tolist() == [0] * 4
 
 
 def test_strided_sessions_cut_an_epoch_into_turns(fake: Path) -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._batches import BatchSizes
+    from ._mix import Mix
 
 
 def view_request(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | None,
+    mix: Mix | None,
     index_dir: str | os.PathLike[str] | None,
     columns: Sequence[str] | None,
     max_length: int,
@@ -17,7 +22,11 @@ def view_request(
     sample_rule: str | None = None,
 ) -> dict[str, Any]:
     """The `view` field of the hello."""
-    text = os.fspath(source)
+    if (source is None) == (mix is None):
+        raise ValueError(f"source must be given, or mix instead of it, got {'neither' if source is None else 'both'}")
+    if mix is not None and index_dir is not None:
+        raise ValueError(f"index_dir must stand beside each path in the mix, got {index_dir!r}")
+    text = "mix" if source is None else os.fspath(source)
     if not isinstance(text, str) or not text:
         raise ValueError(f"source must be a path, got {source!r}")
     at_least_one("max_length", max_length, 1 << 24)
@@ -29,13 +38,55 @@ def view_request(
         one_of("sample_rule", sample_rule, ("record", "document", "stream"))
     rule = {} if sample_rule is None else {"sample_rule": sample_rule}
     return {
-        "source": text if "://" in text else os.path.abspath(text),
+        "source": text if mix is not None or "://" in text else os.path.abspath(text),
         "index_dir": None if index_dir is None else os.path.abspath(index_dir),
         "columns": None if columns is None else list(columns),
         "max_length": max_length,
         "pad_id": pad_id,
         "strict": strict,
         **rule,
+    }
+
+
+def order_request(
+    sizes: BatchSizes,
+    mixed: bool,
+    seed: int,
+    shuffle: str,
+    shuffle_memory: int,
+    lanes: int | None,
+    window: int | None,
+    unit: str,
+    last: str,
+    drop_last: bool,
+) -> dict[str, Any]:
+    """The `order` field of the hello."""
+    one_of("shuffle", shuffle, ("window", "global", "none"))
+    one_of("unit", unit, ("extent", "shard"))
+    one_of("last", last, ("carry", "drop", "pad"))
+    if drop_last:
+        if last == "pad":
+            raise ValueError('last must be "drop" or left out when drop_last is True, got "pad"')
+        last = "drop"
+    if len(sizes.ramp) > 1 and last != "carry":
+        raise ValueError(f'last must be "carry" with a ramp in global_batch_size, got {last!r}')
+    if mixed and last == "pad":
+        raise ValueError('last must be "carry" or "drop" with a mix (evaluate each source by itself), got "pad"')
+    if not isinstance(seed, int) or not 0 <= seed < 2**64:
+        raise ValueError(f"seed must be a whole number in 0..2^64-1, got {seed!r}")
+    for name, value in (("shuffle_memory", shuffle_memory), ("lanes", lanes), ("window", window)):
+        if value is not None:
+            at_least_one(name, value)
+    return {
+        "seed": str(seed),
+        "shuffle": shuffle,
+        "shuffle_memory": shuffle_memory,
+        "lanes": lanes,
+        "window": window,
+        "unit": unit,
+        "last": last,
+        "global_batch": sizes.global_batch,
+        "ramp": [list(entry) for entry in sizes.ramp] if len(sizes.ramp) > 1 else None,
     }
 
 

@@ -1,127 +1,129 @@
-"""Epochs and batch sizes: pure arithmetic over positions (design §4.4.5 and §4.4.6).
+"""Epochs: pure arithmetic over positions (docs/reference/order.md, "Mixtures and segments").
 
 A position counts samples delivered globally. A step covers S = world × batch_size positions, an optimizer batch
-G = S × grad_accum. Epochs consist of whole optimizer batches:
+G = S × grad_accum. Epochs consist of whole optimizer batches. For one source and one G:
 
     carry   epoch e begins at from + ⌈e·N/G⌉·G       (an optimizer batch may hold the end of one epoch and the next one)
     drop    epoch e begins at from + e·⌊N/G⌋·G
     pad     epoch e begins at from + e·N; its last step holds fewer real rows
 
->>> Epochs(samples=100, global_batch=32, step=16, last="carry").steps(0)      # ⌈100/32⌉·32 / 16
+In general A(e), where the samples of epoch e − 1 are done, lies in a span of epochs of one length, and epoch e begins
+at the first border at or after A(e) of optimizer batches of one size. S never changes within a session.
+
+>>> Epochs.of_one(samples=100, global_batch=32, step=16, last="carry").steps(0)      # ⌈100/32⌉·32 / 16
 8
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .errors import AthanorValueError
 
 
-class BatchSizes(NamedTuple):
-    batch_size: int
-    grad_accum: int
-    global_batch: int
+class EpochSpan(NamedTuple):
+    """From `start` on epochs have one length; `into` samples of `epoch` are done there."""
+
+    start: int
+    epoch: int
+    into: int
+    length: int
 
 
-def batch_sizes(
-    world: int,
-    batch_size: int | None = None,
-    global_batch_size: int | None = None,
-    grad_accum: int | None = None,
-) -> BatchSizes:
-    """Two of the three fix the third: global_batch_size = world × batch_size × grad_accum. `batch_size` alone means
-    grad_accum 1. Raises ValueError for what does not divide."""
-    for name, value in (
-        ("batch_size", batch_size),
-        ("global_batch_size", global_batch_size),
-        ("grad_accum", grad_accum),
-    ):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    if batch_size is None:
-        if global_batch_size is None:
-            raise ValueError("batch_size must be given, or global_batch_size with grad_accum, got neither")
-        accum = grad_accum if grad_accum is not None else 1
-        if global_batch_size % (world * accum) != 0:
-            raise ValueError(
-                f"global_batch_size must be a multiple of world_size × grad_accum = {world} × {accum}, "
-                f"got {global_batch_size}; nearest: {_nearest(global_batch_size, world * accum)}"
-            )
-        return BatchSizes(global_batch_size // (world * accum), accum, global_batch_size)
-    step = world * batch_size
-    if global_batch_size is None:
-        accum = grad_accum if grad_accum is not None else 1
-        return BatchSizes(batch_size, accum, step * accum)
-    if grad_accum is None:
-        if global_batch_size % step != 0:
-            raise ValueError(
-                f"global_batch_size must be a multiple of world_size × batch_size = {world} × {batch_size}, "
-                f"got {global_batch_size}; nearest: {_nearest(global_batch_size, step)}"
-            )
-        return BatchSizes(batch_size, global_batch_size // step, global_batch_size)
-    if global_batch_size != step * grad_accum:
-        raise ValueError(
-            f"global_batch_size must be world_size × batch_size × grad_accum = {world} × {batch_size} × {grad_accum} "
-            f"= {step * grad_accum}, got {global_batch_size}; leave one of the three out"
-        )
-    return BatchSizes(batch_size, grad_accum, global_batch_size)
+class BatchSpan(NamedTuple):
+    """From `start` on optimizer batches have one size."""
 
-
-def _nearest(value: int, unit: int) -> str:
-    low = value // unit * unit
-    return f"{low + unit}" if low == 0 else f"{low} or {low + unit}"
+    start: int
+    size: int
 
 
 class Epochs:
-    """Where epochs begin for one view, G, step and rule. Epochs of no length exist only with carry and N < G."""
+    """Where epochs begin. Epochs of no length exist only with carry and fewer samples than an optimizer batch has.
 
-    def __init__(self, samples: int, global_batch: int, step: int, last: str, start: int = 0) -> None:
-        if global_batch % step != 0:
-            raise AthanorValueError(
-                "ATH_BATCH_ARITHMETIC",
-                f"a step of {step} samples (world size × batch size) does not divide the optimizer batch of "
-                f"{global_batch} samples that the order goes by",
-                remedy=f"choose batch_size and world size whose product divides {global_batch}",
-            )
-        if samples < 1:
-            raise AthanorValueError("ATH_ORDER_OPTION", "the data has no samples", remedy="look with `athanor inspect`")
-        self.samples = samples
-        self.global_batch = global_batch
+    `spans`, `batches`: ascending, both from the same position on (fields `spans` and `batches` of the agent's answer).
+    """
+
+    def __init__(self, spans: Sequence[Sequence[int]], batches: Sequence[Sequence[int]], step: int, last: str) -> None:
+        self.spans = [EpochSpan(*span) for span in spans]
+        self.batches = [BatchSpan(*batch) for batch in batches]
         self.step = step
         self.last = last
-        self.origin = start
-        self.length = samples // global_batch * global_batch if last == "drop" else samples
-        if self.length == 0:
+        self.origin = self.spans[0].start
+        self._span_starts = [span.start for span in self.spans]
+        self._batch_starts = [batch.start for batch in self.batches]
+
+    @classmethod
+    def of_one(cls, samples: int, global_batch: int, step: int, last: str, start: int = 0) -> Epochs:
+        """Of one source in one segment."""
+        if samples < 1:
+            raise AthanorValueError("ATH_ORDER_OPTION", "the data has no samples", remedy="look with `athanor inspect`")
+        length = samples // global_batch * global_batch if last == "drop" else samples
+        if length == 0:
             raise AthanorValueError(
                 "ATH_ORDER_OPTION",
                 f'last="drop" leaves nothing of {samples} samples: one optimizer batch is {global_batch}',
                 remedy='use last="carry" or a smaller batch',
             )
+        return cls([(start, 0, 0, length)], [(start, global_batch)], step, last)
+
+    @classmethod
+    def of_view(cls, view: dict[str, Any], step: int) -> Epochs:
+        """What an agent's answer says."""
+        epochs = view["epochs"]
+        return cls(epochs["spans"], epochs["batches"], step, str(epochs["last"]))
+
+    def answer(self) -> dict[str, Any]:
+        """The field `epochs` of an answer."""
+        return {
+            "last": self.last,
+            "spans": [list(span) for span in self.spans],
+            "batches": [list(batch) for batch in self.batches],
+        }
 
     def begin(self, epoch: int) -> int:
-        """First position of an epoch."""
-        if self.last == "carry":
-            return self.origin + -(-epoch * self.samples // self.global_batch) * self.global_batch
-        return self.origin + epoch * self.length
+        """B(e): first position of an epoch."""
+        at = self._done(epoch)
+        if self.last == "pad":
+            return at
+        start, size = self._batch(at)
+        return start + -(-(at - start) // size) * size
 
     def epoch_of(self, position: int) -> int:
         """The epoch that a position lies in; a border belongs to the epoch that it begins."""
-        ahead = position - self.origin
-        if ahead < 0:
+        if position < self.origin:
             raise ValueError(f"position must be at least {self.origin}, got {position}")
-        if self.last == "carry":
-            return ahead // self.global_batch * self.global_batch // self.samples
-        return ahead // self.length
+        at = position if self.last == "pad" else self.border(position)
+        start, epoch, into, length = self.spans[bisect_right(self._span_starts, at) - 1]
+        return epoch + (into + at - start) // length
+
+    def batch_at(self, position: int) -> int:
+        """G: samples of the optimizer batch that holds a position."""
+        return self._batch(position).size
+
+    def border(self, position: int) -> int:
+        """Where the optimizer batch that holds a position begins (not for pad)."""
+        start, size = self._batch(position)
+        return position - (position - start) % size
 
     def steps(self, epoch: int) -> int:
         """Steps of an epoch: the same number on all ranks."""
-        return self.steps_left(self.begin(epoch), epoch)
+        return -(-(self.begin(epoch + 1) - self.begin(epoch)) // self.step)
 
     def steps_left(self, position: int, epoch: int) -> int:
-        """Steps from a position to the end of its epoch. Raises ATH_BATCH_ARITHMETIC when steps do not fit."""
-        left = self.begin(epoch + 1) - position
-        inside = position - (self.begin(epoch) if self.last == "pad" else self.origin)
+        """Steps from a position to the end of its epoch. Raises ATH_BATCH_ARITHMETIC when steps do not fit, here or in
+        an optimizer batch further on."""
+        for start, size in self.batches[bisect_right(self._batch_starts, position) - 1 :]:
+            if size % self.step != 0:
+                since = f" from position {start} on" if len(self.batches) > 1 else ""
+                raise AthanorValueError(
+                    "ATH_BATCH_ARITHMETIC",
+                    f"a step of {self.step} samples (world size × batch size) does not divide the optimizer batch of "
+                    f"{size} samples that the order goes by{since}",
+                    remedy=f"choose batch_size and world size whose product divides {size}",
+                )
+        inside = position - (self.begin(epoch) if self.last == "pad" else self.border(position))
         if inside % self.step != 0:
             raise AthanorValueError(
                 "ATH_BATCH_ARITHMETIC",
@@ -129,7 +131,7 @@ class Epochs:
                 remedy=f"resume with a world size × batch size that divides {inside}, or from a state taken at the end "
                 "of an optimizer batch",
             )
-        return -(-left // self.step)
+        return -(-(self.begin(epoch + 1) - position) // self.step)
 
     def advance(self, position: int, steps: int) -> int:
         """The position after `steps` more steps."""
@@ -143,3 +145,14 @@ class Epochs:
             position = self.begin(epoch + 1)
             steps -= left
         return position
+
+    def _done(self, epoch: int) -> int:
+        """A(e): where the samples of the epochs before e are done."""
+        for span, after in zip(self.spans, [*self._span_starts[1:], None]):
+            at = span.start + (epoch - span.epoch) * span.length - span.into
+            if after is None or at < after:
+                break
+        return max(at, self.origin)  # the epoch in progress at the very first position began there
+
+    def _batch(self, position: int) -> BatchSpan:
+        return self.batches[max(0, bisect_right(self._batch_starts, position) - 1)]

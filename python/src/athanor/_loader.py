@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from . import _arguments, _layout, _ranks, _rundir, _state
+from . import _arguments, _ranks, _rundir, _state
+from ._batches import GlobalBatch, batch_sizes
 from ._columns import Array, Factory
-from ._epochs import Epochs, batch_sizes
-from ._proof import ProofFile
+from ._epochs import Epochs
+from ._identities import Identities
+from ._mix import Mix, mix_of
 from ._request import Request
 from ._session import AnySession, session_for
 from ._steps import Steps
@@ -40,9 +42,12 @@ class Loader:
     `set_epoch`, or keep one `repeat()` iterator, to go on); a finished epoch is followed by the next.
 
     Args:
-        source: folder, glob or file.
+        source: folder, glob or file. Or, in place of it:
+        mix: several sources with weights, by phase: path of a data-mix file (YAML or JSON), or the same as a dict.
         batch_size, global_batch_size, grad_accum: rows of one batch; samples of one optimizer step over all ranks;
-            batches a rank gives for it. Two fix the third; `batch_size` alone means grad_accum 1.
+            batches a rank gives for it. Two fix the third; `batch_size` alone means grad_accum 1. global_batch_size may
+            be a ramp: [(0, 256), (2_000_000, 1024)] has steps of 1024 from the two millionth sample on.
+        rampup_batch_size: Megatron's (start, increment, samples) of a ramp up to global_batch_size.
         max_length: values of a feature in a row; longer ones are cut and counted, shorter ones padded. Default 512.
         columns: features to deliver. Default: all numeric ones, and `attention_mask`.
         pad_id: value of padding. Default 0.
@@ -64,18 +69,20 @@ class Loader:
         agent: "auto" (start one if there is none), "external", or "none": no daemon, each rank reads for itself, in
             plain Python and slowly. Default: ATHANOR_AGENT, else "auto".
         state: what `state_dict()` returned, to go on from there.
-        identities: adds `_position`, `_shard_key` (its 64 bits) and `_record`, one int64 a row.
+        identities: adds `_position`, `_shard_key` (its 64 bits), `_record` and `_source` (a number), one int64 a row.
 
     Raises ValueError for wrong arguments, AthanorError for everything else (docs/reference/errors.md).
     """
 
     def __init__(
         self,
-        source: str | os.PathLike[str],
+        source: str | os.PathLike[str] | None = None,
         *,
+        mix: str | os.PathLike[str] | Mapping[str, Any] | Mix | None = None,
         batch_size: int | None = None,
-        global_batch_size: int | None = None,
+        global_batch_size: GlobalBatch | None = None,
         grad_accum: int | None = None,
+        rampup_batch_size: Sequence[int] | None = None,
         max_length: int = 512,
         columns: Sequence[str] | None = None,
         pad_id: int = 0,
@@ -103,32 +110,25 @@ class Loader:
         _stride: int = 1,
         _offset: int = 0,
     ) -> None:
-        _arguments.one_of("shuffle", shuffle, ("window", "global", "none"))
-        _arguments.one_of("unit", unit, ("extent", "shard"))
-        _arguments.one_of("last", last, ("carry", "drop", "pad"))
-        if drop_last:
-            if last == "pad":
-                raise ValueError('last must be "drop" or left out when drop_last is True, got "pad"')
-            last = "drop"
-        if not isinstance(seed, int) or not 0 <= seed < 2**64:
-            raise ValueError(f"seed must be a whole number in 0..2^64-1, got {seed!r}")
-        for name, value in (("shuffle_memory", shuffle_memory), ("lanes", lanes), ("window", window)):
-            if value is not None:
-                _arguments.at_least_one(name, value)
         if isinstance(columns, str):
             raise ValueError(f"columns must be a list of names, got {columns!r}")
         mode = _arguments.agent_mode(agent)
         if sample_rule is not None and mode != "none":
             raise ValueError(f'sample_rule must be left out unless agent is "none", got {sample_rule!r}')
         ranks = _ranks.resolve(rank, world_size, local_rank)
-        sizes = batch_sizes(ranks.world, batch_size, global_batch_size, grad_accum)
+        sizes = batch_sizes(ranks.world, batch_size, global_batch_size, grad_accum, rampup_batch_size)
+        order = _arguments.order_request(
+            sizes, mix is not None, seed, shuffle, shuffle_memory, lanes, window, unit, last, drop_last
+        )
+        mixed = None if mix is None else mix_of(mix)
         self.rank = ranks.rank
         self.world_size = ranks.world
         self.batch_size = sizes.batch_size
-        self.last = last
+        self.last = str(order["last"])
+        self._implicit_global_batch = global_batch_size is None and grad_accum is None
         self._transform = transform
-        self._proof_dir = None if proof_dir is None else os.path.abspath(proof_dir)
-        self._identities = identities
+        proof = None if proof_dir is None else os.path.abspath(proof_dir)
+        self._identities = Identities(identities, self.last == "pad", proof, ranks.rank, ranks.world, mix is not None)
         self._stride = _stride
         self._offset = _offset
         self._request = Request(
@@ -138,24 +138,15 @@ class Loader:
             job=_rundir.job_id({"ATHANOR_JOB_ID": job} if job else None),
             agent=mode,
             mode="stream",
-            view=_arguments.view_request(source, index_dir, columns, max_length, pad_id, strict, sample_rule),
-            order={
-                "seed": str(seed),
-                "shuffle": shuffle,
-                "shuffle_memory": shuffle_memory,
-                "lanes": lanes,
-                "window": window,
-                "unit": unit,
-                "last": last,
-                "global_batch": sizes.global_batch,
-            },
+            view=_arguments.view_request(source, mixed, index_dir, columns, max_length, pad_id, strict, sample_rule),
+            mix=None if mixed is None else mixed.request(max_length),
+            order=order,
             batch_size=sizes.batch_size,
             timeout=_arguments.positive("timeout", timeout),
             stride=_stride,
             offset=_offset,
         )
         self._session: AnySession | None = None
-        self._proof: ProofFile | None = None
         self._closed = False
         self._state: _state.State | None = None  # the order's state; its position is not kept up to date
         self._epochs: Epochs | None = None
@@ -218,14 +209,19 @@ class Loader:
 
     @property
     def samples(self) -> int:
-        """Samples of the data set."""
+        """Samples of the data set; of a mix, of the sources that the next batch is drawn from."""
         self._opened()
         return self._samples
 
     @property
+    def global_batch_size(self) -> int:
+        """Samples of the optimizer step that the next batch belongs to."""
+        return self._opened().batch_at(self._position)
+
+    @property
     def grad_accum(self) -> int:
-        epochs = self._opened()
-        return epochs.global_batch // epochs.step
+        """Batches of this rank in the optimizer step that the next one belongs to."""
+        return self.global_batch_size // (self.world_size * self.batch_size)
 
     # -- state
 
@@ -244,7 +240,8 @@ class Loader:
         return _state.at(self._order_state(), position)
 
     def load_state_dict(self, state: _state.State, *, override: bool = False) -> None:
-        """Goes on where `state` was taken; world size, batch size and accumulation may differ at the same global batch.
+        """Goes on where `state` was taken. World size, batch sizes, weights and phases may differ: what is behind the
+        position stays as it was, what lies ahead is this loader's, from the next optimizer step on.
 
         Raises AthanorValueError (a ValueError) for a state of other data or another seed; `override` takes it."""
         state = _state.checked(state)
@@ -262,18 +259,20 @@ class Loader:
         self._wanted_epoch = None
         self._goes_on = True
         self._generation += 1
-        self._new_proof()
+        self._identities.new_proof()
 
     # -- the rest
 
     def stats(self) -> dict[str, Any]:
-        """Counters of this rank since it was made, and the agent's own under "agent". Times in seconds."""
+        """Counters of this rank since it was made, and the agent's own under "agent". Times in seconds.
+        "sources": samples that each source of a mix gave."""
         session = self._session
         return {
             "batches": self._batches,
             "samples": self._batches * self.batch_size,
             "position": self._position,
             "epoch": self._epoch,
+            "sources": dict(self._identities.delivered),
             "stall_s": self._stall_ns / 1e9,
             "copy_s": self._copy_ns / 1e9,
             "truncated": self._past_truncated + (session.truncated if session is not None else 0),
@@ -291,7 +290,7 @@ class Loader:
         self._closed = True
         self._generation += 1
         self._hang_up()
-        self._new_proof()
+        self._identities.new_proof()
 
     def __enter__(self) -> Loader:
         return self
@@ -301,7 +300,7 @@ class Loader:
 
     def __getstate__(self) -> dict[str, Any]:
         # Sockets and shared memory stay with the process that made them.
-        return {**self.__dict__, "_session": None, "_proof": None}
+        return {**self.__dict__, "_session": None}
 
     # -- how
 
@@ -314,16 +313,11 @@ class Loader:
         if epochs is not None:
             return epochs
         view = self._live().view(self._state, override)
-        order = view["order"]
-        epochs = Epochs(
-            int(view["samples"]),
-            int(order["global_batch"]),
-            self.world_size * self.batch_size,
-            str(order["last"]),
-            int(order["from"]),
-        )
-        self._refuse_taken_names([str(column["name"]) for column in view["columns"]])
-        self._samples = epochs.samples
+        epochs = Epochs.of_view(view, self.world_size * self.batch_size)
+        self._identities.refuse_taken([str(column["name"]) for column in view["columns"]])
+        if self._state is not None and self._implicit_global_batch:
+            self._say_if_steps_change(_state.batch_size_of(self._state), epochs)
+        self._samples = int(view["samples"])
         position = int(view["position"])
         self._epoch = self._first_epoch = epochs.epoch_of(position)
         epochs.steps_left(position, self._epoch)  # refuses a position that this batch size cannot reach
@@ -335,13 +329,17 @@ class Loader:
             self.set_epoch(wanted)
         return epochs
 
-    def _refuse_taken_names(self, columns: list[str]) -> None:
-        """Columns of the data that the loader's own would overwrite."""
-        own = ["_position", "_shard_key", "_record"] if self._identities else []
-        own += ["valid"] if self.last == "pad" else []
-        taken = sorted(set(own) & set(columns))
-        if taken:
-            raise ValueError(f"columns must not hold {', '.join(taken)}, which the loader adds itself: name the others")
+    def _say_if_steps_change(self, before: int, epochs: Epochs) -> None:
+        """Nobody named G: it follows from the world size, and so from how many machines there are today."""
+        now = epochs.batches[-1].size
+        if now != before and self.rank == 0 and self.last != "pad":
+            log.warning(
+                "optimizer steps go from %d to %d samples with this state, as world size × batch size does; "
+                "global_batch_size=%d keeps them",
+                before,
+                now,
+                before,
+            )
 
     def _steps_of(self, epoch: int) -> int:
         return len(range(self._offset, self._opened().steps(epoch), self._stride))
@@ -361,9 +359,7 @@ class Loader:
         if session is not None and session.pid == os.getpid():
             return session
         self._hang_up()
-        self._session = session_for(
-            self._request, self._factory(), self._identities or self._proof_dir is not None or self.last == "pad"
-        )
+        self._session = session_for(self._request, self._factory(), self._identities.wanted)
         return self._session
 
     def _hang_up(self) -> None:
@@ -385,38 +381,3 @@ class Loader:
         self._goes_on = False
         self._begun_at = self._position
         self._generation += 1
-
-    def _new_proof(self) -> None:
-        if self._proof is not None:
-            self._proof.close()
-            self._proof = None
-
-    def _add_identities(
-        self, batch: Batch, flags: int, ids: np.ndarray[Any, np.dtype[np.uint64]], position: int
-    ) -> None:
-        """Columns made of row identities ([rows, 4] u64), and the step's line of proof."""
-        if self._identities:
-            for name, field in (("_position", 0), ("_shard_key", 1), ("_record", 2)):
-                batch[name], view = self._factory()((len(ids),), np.dtype(np.int64))
-                view[:] = ids[:, field].view(np.int64)
-        if self.last == "pad":
-            batch["valid"], view = self._factory()((len(ids),), np.dtype(np.bool_))
-            view[:] = ids[:, 3] >> np.uint64(32) != 0 if flags & _layout.FLAG_PADDED else True
-        self._prove(position, ids)
-
-    def _prove(self, position: int, ids: np.ndarray[Any, np.dtype[np.uint64]]) -> None:
-        proof = self._proof
-        if self._proof_dir is None:
-            return
-        if proof is None or proof.pid != os.getpid():
-            state = self._order_state()
-            proof = ProofFile(
-                self._proof_dir,
-                self.rank,
-                self.world_size,
-                position,
-                str(state["sources"][0]["view"]),
-                _state.at(state, position),
-            )
-            self._proof = proof
-        proof.add(position, ids)

@@ -26,11 +26,11 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
 _LOW = np.uint64(0xFFFFFFFF)
-_32 = np.uint64(32)
+_VALID = np.uint64(1 << 32)
 
 
 def hash_rows(identities: U64) -> U64:
-    """One hash a row. `identities`: [rows, 4] u64 {position, shard key, record, token | valid << 32}."""
+    """One hash a row. `identities`: [rows, 4] u64 {position, shard key, record, token | valid << 32 | source << 33}."""
     h = np.zeros(len(identities), np.uint64)
     for field in (identities[:, 0], identities[:, 1], identities[:, 2], identities[:, 3] & _LOW):
         h ^= field
@@ -45,7 +45,7 @@ def hash_rows(identities: U64) -> U64:
 
 def step_sum(identities: U64) -> tuple[int, int]:
     """(rows with valid ≠ 0, sum of their hashes modulo 2^64)."""
-    valid = identities[:, 3] >> _32 != 0
+    valid = identities[:, 3] & _VALID != 0
     hashes = hash_rows(identities)
     return int(np.count_nonzero(valid)), int(hashes[valid].sum(dtype=np.uint64))
 

@@ -22,5 +22,6 @@ class Request:
     order: dict[str, Any]
     batch_size: int
     timeout: float
+    mix: dict[str, Any] | None = None
     stride: int = 1
     offset: int = 0

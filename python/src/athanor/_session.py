@@ -19,6 +19,7 @@ from . import _layout as layout
 from . import _rundir, _spawn, _state
 from ._columns import Column, Factory
 from ._connection import Connection, Gone, Taken
+from ._epochs import Epochs
 from ._request import Request
 from ._segment import Segment
 from .errors import AthanorError
@@ -136,6 +137,8 @@ class Session:
         connection = self._connection
         if connection is None:
             connection = self._open(_state.at(state, position) if state else None, False)
+            if state:
+                _state.refuse_other(state, connection.view["state"])
         if self._cursor != position or (self.request.stride != 1 and connection.next_seq > 1):
             connection.seek(position)
             self._cursor = position
@@ -190,6 +193,8 @@ class Session:
         self._connection = connection
         self._finalizer = weakref.finalize(self, _finish, connection, self.pid)
         view = connection.view
+        if "epochs" not in view:  # an agent of one source
+            view["epochs"], view["sources"] = _of_one(view), [{"name": "data"}]
         self._cursor = int(view["position"])
         self._view = view
         for text in view.get("warnings", []):
@@ -217,6 +222,7 @@ class Session:
                     "pid": os.getpid(),
                     "mode": request.mode,
                     "view": request.view,
+                    "mix": request.mix,
                     "order": request.order,
                     "batch_size": request.batch_size,
                     "state": state,
@@ -244,6 +250,12 @@ class Session:
             self._finalizer = None
         if connection is not None:
             connection.close(polite)
+
+
+def _of_one(view: dict[str, Any]) -> dict[str, Any]:
+    order = view["order"]
+    begin, size = int(order["from"]), int(order["global_batch"])
+    return Epochs.of_one(int(view["samples"]), size, size, str(order["last"]), begin).answer()
 
 
 AnySession = Union[Session, "DirectSession"]

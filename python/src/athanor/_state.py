@@ -32,6 +32,25 @@ def same_order(a: State, b: State) -> bool:
     return all(a.get(key) == b.get(key) for key in _ORDER_KEYS)
 
 
+def batch_size_of(state: State) -> int:
+    """G at the state's position."""
+    begun = [segment for segment in state["segments"] if int(segment["from"]) <= position_of(state)]
+    return int((begun or state["segments"])[-1]["G"])
+
+
+def refuse_other(mine: State, agents: State) -> None:
+    """An agent that goes on with a run must go on with its order: less of the past is fine, anything new is not."""
+    new = [source for source in agents["sources"] if source not in mine["sources"]]
+    if not new and all(segment in mine["segments"] for segment in agents["segments"]):
+        return
+    names = ", ".join(str(source.get("name")) for source in new)
+    raise AthanorValueError(
+        "ATH_STATE_MISMATCH",
+        f"the data changed while the job ran: a new agent sees another order than the one this job goes by ({names})",
+        remedy="start the job again from its last state: what was appended joins from there on",
+    )
+
+
 def checked(state: Any) -> State:
     """`state` without what does not belong to the order. Raises ATH_STATE_INVALID for what is no state (version 1)."""
     if not isinstance(state, dict):

@@ -65,7 +65,7 @@ class Steps:
         loader._stall_ns += time.perf_counter_ns() - began - (session.copy_ns - copied)
         try:
             if ids is not None:
-                loader._add_identities(batch, taken.flags, ids, position)
+                loader._identities.add(batch, loader._factory(), taken.flags, ids, state, position)
         except BaseException:
             # The batch was not handed out, though its slot is given back: it has to be asked for again.
             self._session = None

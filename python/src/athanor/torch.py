@@ -22,6 +22,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from . import _arguments, _loader, _ranks, _rundir, _state
 from ._columns import Array, Factory
 from ._epochs import Epochs
+from ._mix import mix_of
 from ._request import Request
 from ._session import AnySession, session_for
 
@@ -76,8 +77,10 @@ class AthanorDataset(IterableDataset[Batch]):
     Arguments are those of Loader. Sessions open in the process that iterates. Each `iter(DataLoader)` is the next
     epoch; `set_epoch(e)` before it reaches persistent workers too (after a `break`, it is how an epoch starts anew)."""
 
-    def __init__(self, source: str | os.PathLike[str], **options: Any) -> None:
+    def __init__(self, source: str | os.PathLike[str] | None = None, **options: Any) -> None:
         super().__init__()
+        if options.get("mix") is not None:
+            options["mix"] = mix_of(options["mix"])  # a file that is changed later is not read again by a worker
         # Ranks and job are those of the training process; a worker has another parent and maybe no torch.distributed.
         ranks = _ranks.resolve(options.get("rank"), options.get("world_size"), options.get("local_rank"))
         options["rank"], options["world_size"], options["local_rank"] = ranks.rank, ranks.world, ranks.local_rank
@@ -207,7 +210,7 @@ class DeepSeekDataset(Dataset[Batch]):
             job=_rundir.job_id({"ATHANOR_JOB_ID": job} if job else None),
             agent=_arguments.agent_mode(agent),
             mode="random",
-            view=_arguments.view_request(data_dir, index_dir, columns, max_length, pad_id, strict),
+            view=_arguments.view_request(data_dir, None, index_dir, columns, max_length, pad_id, strict),
             order={
                 "seed": "0",
                 "shuffle": "none",
@@ -217,6 +220,7 @@ class DeepSeekDataset(Dataset[Batch]):
                 "unit": "extent",
                 "last": "carry",
                 "global_batch": _GET_ROWS * ranks.world,
+                "ramp": None,
             },
             batch_size=_GET_ROWS,
             timeout=_arguments.positive("timeout", timeout),

@@ -149,7 +149,7 @@ class Order:
         self._starts = _sums(np.asarray(extents, np.int64))
         self.samples = int(self._starts[-1])
         g = resolved.global_batch
-        self.epochs = Epochs(self.samples, g, g, resolved.last, resolved.start)
+        self.epochs = Epochs.of_one(self.samples, g, g, resolved.last, resolved.start)
         self._unit = {"window": resolved.window, "none": _FILE_ORDER_ROWS, "global": self.samples}[resolved.shuffle]
         self._layouts: dict[int, tuple[I64, I64]] = {}
         self._perms: dict[Window, I64] = {}
@@ -159,7 +159,7 @@ class Order:
 
     def split(self, position: int) -> tuple[int, int]:
         """(pass, place in the pass)."""
-        return divmod(position - self.resolved.start, self.epochs.length)
+        return divmod(position - self.resolved.start, self.epochs.spans[0].length)
 
     def place(self, position: int) -> tuple[Window, int]:
         """The window of a position, and which of the window's samples (in the order of `pieces`) it is."""
@@ -190,7 +190,7 @@ class Order:
         if self.resolved.last == "pad":
             end = min(end, self.epochs.begin(self.epochs.epoch_of(start) + 1))
         positions = np.arange(start, end, dtype=np.int64)
-        lanes = (positions - self.resolved.start) % self.epochs.length % self.lanes
+        lanes = (positions - self.resolved.start) % self.epochs.spans[0].length % self.lanes
         positions = positions[np.argsort(lanes, kind="stable")]
         n, batch = len(positions), step // world
         first, stop = rank * n // world, (rank + 1) * n // world

@@ -17,7 +17,7 @@ from .._columns import Factory
 from .._connection import Taken
 from .._request import Request
 from .._state import State
-from .view import Gathered, View
+from .view import SOURCE_NAME, Gathered, View
 
 
 class DirectSession:
@@ -43,16 +43,19 @@ class DirectSession:
         return {
             "samples": str(view.order.samples),
             "columns": [{"name": column.name} for column in view.columns],
-            "order": {
-                "shuffle": resolved.shuffle,
-                "held": resolved.held,
-                "lanes": resolved.lanes,
-                "window": resolved.window,
-                "extent": resolved.extent,
-                "last": resolved.last,
-                "global_batch": resolved.global_batch,
-                "from": str(resolved.start),
-            },
+            "sources": [
+                {
+                    "name": SOURCE_NAME,
+                    "samples": str(view.order.samples),
+                    "weight": 65536,
+                    "shuffle": resolved.shuffle,
+                    "held": resolved.held,
+                    "lanes": resolved.lanes,
+                    "window": resolved.window,
+                    "extent": resolved.extent,
+                }
+            ],
+            "epochs": view.order.epochs.answer(),
             "position": str(view.position),
             "state": view.state(view.position),
         }
