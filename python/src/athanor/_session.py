@@ -19,7 +19,6 @@ from . import _layout as layout
 from . import _rundir, _spawn, _state
 from ._columns import Column, Factory
 from ._connection import Connection, Gone, Taken
-from ._epochs import Epochs
 from ._request import Request
 from ._segment import Segment
 from .errors import AthanorError
@@ -193,8 +192,6 @@ class Session:
         self._connection = connection
         self._finalizer = weakref.finalize(self, _finish, connection, self.pid)
         view = connection.view
-        if "epochs" not in view:  # an agent of one source
-            view["epochs"], view["sources"] = _of_one(view), [{"name": "data"}]
         self._cursor = int(view["position"])
         self._view = view
         for text in view.get("warnings", []):
@@ -250,12 +247,6 @@ class Session:
             self._finalizer = None
         if connection is not None:
             connection.close(polite)
-
-
-def _of_one(view: dict[str, Any]) -> dict[str, Any]:
-    order = view["order"]
-    begin, size = int(order["from"]), int(order["global_batch"])
-    return Epochs.of_one(int(view["samples"]), size, size, str(order["last"]), begin).answer()
 
 
 AnySession = Union[Session, "DirectSession"]

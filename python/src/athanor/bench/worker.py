@@ -156,8 +156,10 @@ class Rank:
         """The order as the agent resolved it, from the loader's own state."""
         if self.loader is None:
             return None
-        segment = self.loader.state_dict()["segments"][-1]
-        return {"shuffle": segment["shuffle"], "window": segment["window"], "lanes": segment["L"]}
+        state = self.loader.state_dict()
+        segment = state["segments"][-1]
+        source = state["sources"][segment["sources"][0]]
+        return {"shuffle": source["shuffle"], "window": source["window"], "lanes": segment["L"]}
 
     def _check(self, batch: dict[str, Any]) -> None:
         expected = (self._batch(), self.config["width"])
