@@ -133,7 +133,17 @@ def _allocate(fd: int, size: int, what: str) -> None:
     except OSError as error:
         raise AthanorError(
             "ATH_SHM_FULL",
-            f"cannot reserve {size} bytes of shared memory: {error.strerror}",
+            f"cannot reserve {size} bytes of shared memory: {error.strerror}{_room(what)}",
             file=what,
             remedy="give the container more memory (and /dev/shm), or use a smaller batch_size",
         ) from error
+
+
+def _room(path: str) -> str:
+    """How much there is where a named segment should lie; a memfd has no such place, only the memory of the node."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return ""
+    folder = os.path.dirname(path)
+    return f"; {folder} has {found.f_bavail * found.f_frsize} free of {found.f_blocks * found.f_frsize} bytes"
