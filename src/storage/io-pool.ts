@@ -232,7 +232,7 @@ export class IoPool {
     if ("fault" in reply) {
       job.reject(new FaultError(reply.fault));
     } else {
-      if (job.request.op === "read") this.bytesRead += reply.value as number;
+      if (job.request.op === "read") this.bytesRead += (reply.value as IoResults["read"]).bytes;
       job.resolve(reply.value as never);
     }
     this.pump();

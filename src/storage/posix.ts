@@ -48,7 +48,7 @@ export interface PosixStorageStats extends IoPoolStats {
 export interface PosixStorage extends Storage {
   /**
    * Reads exactly [offset, offset + length) of `path` into `buffer` at `byteOffset`; resolves to `length`.
-   * `expected`: the version in the index.
+   * `expected`: the version in the index; checked at the open and behind the read.
    */
   readShared(
     path: string,
@@ -59,8 +59,8 @@ export interface PosixStorage extends Storage {
     length: number,
   ): Promise<number>;
   /**
-   * Opens files anew from now on, and so looks at their versions again: a shard that was rewritten in place keeps its
-   * inode, and a descriptor that is kept would never tell. Called when a loader opens its data.
+   * Opens files anew from now on: a descriptor that is kept would go on with a file that another one has taken the name
+   * of. Called when a loader opens its data.
    */
   forget(): void;
   /** Calls that have been running for `forMs` (without it `hangAfterMs`) or longer, the oldest first. */
@@ -129,10 +129,12 @@ class Posix implements PosixStorage {
   ): Promise<number> {
     return this.withFile(path, expected, offset, false, async (file) => {
       const target = this.targetOf?.(path, offset) ?? `device ${file.device}`;
+      const version = expected && { size: expected.size, mtimeNs: expected.mtimeNs };
       const request = { op: "read" as const, path, fd: file.fd, buffer, byteOffset, offset, length };
-      const found = await this.pool.run(request, target);
-      if (found < length) throw truncatedError(path, offset, found, length);
-      return found;
+      const { bytes, changed } = await this.pool.run({ ...request, ...(version && { expected: version }) }, target);
+      if (bytes < length) throw truncatedError(path, offset, bytes, length);
+      if (expected !== undefined && changed !== undefined) throw changedError(path, versionOf(changed), expected);
+      return bytes;
     });
   }
 

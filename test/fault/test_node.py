@@ -313,7 +313,7 @@ def test_named_segments_and_shared_memory_that_is_full(node: Node, data: Path) -
         found = re.search(
             rf"reserve (\d+) bytes.*; {re.escape(str(run_dir))} has (\d+) free of 262144 bytes", told["text"]
         )
-        assert found is not None and int(found[1]) > int(found[2]) > 0, told
+        assert found is not None and int(found[1]) > int(found[2]), told
         assert agent.segments() == []
         (run_dir / "fill").unlink()
         seen = [rank.next()]

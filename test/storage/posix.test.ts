@@ -193,7 +193,7 @@ test("idle threads do not keep the process alive", () => {
   assert.equal(status, 0);
 });
 
-test("a shard rewritten in place is seen by the next loader: forget() looks at versions again", async () => {
+test("a shard rewritten in place is refused by the very next read over the same descriptor", async () => {
   const path = make("in-place", "first");
   const storage = createPosixStorage();
   const indexed = await storage.stat(path);
@@ -203,7 +203,21 @@ test("a shard rewritten in place is seen by the next loader: forget() looks at v
   writeFileSync(descriptor, "other");
   closeSync(descriptor);
   utimesSync(path, 1e9, 1e9);
+  for (let k = 0; k < 2; k++)
+    await assert.rejects(storage.readShared(path, indexed, buffer, 0, 0, 5), /changed since it was indexed: found 5/);
+  assert.equal(storage.stats().opens, 1);
+  await storage.close();
+});
+
+test("a shard that another file took the name of goes on as it was, until forget()", async () => {
+  const path = make("replaced", "first");
+  const storage = createPosixStorage();
+  const indexed = await storage.stat(path);
+  const buffer = new SharedArrayBuffer(5);
   await storage.readShared(path, indexed, buffer, 0, 0, 5);
+  renameSync(make("other", "other"), path);
+  await storage.readShared(path, indexed, buffer, 0, 0, 5);
+  assert.equal(Buffer.from(new Uint8Array(buffer)).toString(), "first");
   storage.forget();
   await assert.rejects(storage.readShared(path, indexed, buffer, 0, 0, 5), /changed since it was indexed/);
   await storage.close();
