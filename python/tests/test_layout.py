@@ -13,7 +13,8 @@ def test_copy_is_the_agents_layout() -> None:
 
 
 def test_words_the_hot_path_reads_are_neighbours() -> None:
-    """_connection.take reads position, rows + flags and truncated as words 1, 3 and 4 of a slot."""
+    """_connection.take reads position, rows + flags, and truncated + replaced as words 1, 3 and 4 of a slot."""
     slot = _layout.SLOT
     assert (slot["seq"], slot["position"], slot["rows"], slot["flags"], slot["truncated"]) == (0, 8, 24, 28, 32)
+    assert slot["replaced"] == 36
     assert _layout.IDENTITY_BYTES == 32

@@ -11,6 +11,7 @@ export const slotOffsets: SlotOffsets = {
   rows: layout.slot.rows,
   flags: layout.slot.flags,
   truncated: layout.slot.truncated,
+  replaced: layout.slot.replaced,
   identities: layout.slot.identities,
   identityBytes: layout.identityBytes,
   paddedFlag: layout.flags.padded,

@@ -63,6 +63,16 @@ const hello = z.object({
     .nullable()
     .default(null),
   batch_size: whole.min(1).max(1 << 20),
+  /** null: every bad record is an error. */
+  quarantine: z
+    .object({
+      on_corrupt: z.enum(["raise", "replace"]),
+      on_io_error: z.enum(["raise", "replace"]),
+      ledger_dir: z.string().min(1).max(4096),
+      quota: whole,
+    })
+    .nullable()
+    .default(null),
   state: z.unknown().nullable(),
   override: z.boolean().default(false),
   build_index: z.boolean().default(true),

@@ -10,8 +10,11 @@ import { extents } from "../dataset/extents.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import { BLOCK_BYTES } from "../formats/types.ts";
 import type { GroupView } from "../feed/group.ts";
+import { Ledger } from "../feed/ledger.ts";
 import { SOURCE_NAME, viewsOf } from "../feed/order-view.ts";
 import type { NamedIndex, SourceViews } from "../feed/order-view.ts";
+import { Quarantine } from "../feed/quarantine.ts";
+import type { QuarantineOptions } from "../feed/quarantine.ts";
 import { Source } from "../feed/source.ts";
 import { planOrder, resolvedEntry } from "../order/job.ts";
 import type { Job, Phase, PlannedOrder } from "../order/job.ts";
@@ -55,8 +58,10 @@ export class ViewOpener {
     const { view: request } = hello;
     this.storage.forget();
     const asked = sourcesOf(hello);
+    const { quarantine } = hello;
+    const ledger = quarantine === null ? undefined : await Ledger.open(quarantine.ledger_dir, quarantine.quota);
     const named = await Promise.all(
-      asked.map(async (source) => ({ name: source.name, index: await this.index(source, waiter) })),
+      asked.map(async (source) => ({ name: source.name, index: await this.index(source, keepsBad(hello), waiter) })),
     );
     const { views, layout } = await viewsOf(named, {
       columns: request.columns ?? undefined,
@@ -70,6 +75,7 @@ export class ViewOpener {
     checkSteps(hello, plan);
     const timeline = timelineOf(plan.entries, plan.segments);
     const clocks = newClocks();
+    clocks.badRecords = ledger?.distinct ?? 0;
     const opened = await Promise.all(
       plan.entries.map(async ({ name, view: fingerprint }, number) => {
         if (!timeline.serves(number, plan.position)) return undefined;
@@ -80,6 +86,7 @@ export class ViewOpener {
         const table = await extents(index, resolved.extentBlocks);
         const largestBlockBytes = await largestBlock(index, resolved.extentBlocks);
         const source = new Source(index, table, name, this.storage, clocks);
+        if (ledger !== undefined) source.quarantine = new Quarantine(source, layout, ledger, replaces(hello));
         return { number, view, extents: table, resolved, source, largestBlockBytes };
       }),
     );
@@ -93,14 +100,14 @@ export class ViewOpener {
     return { order, sources, plan, layout, clocks, position: plan.position };
   }
 
-  private async index(source: AskedSource, waiter: Waiter): Promise<DatasetIndex> {
-    const key = JSON.stringify([source.path, source.index_dir]);
+  private async index(source: AskedSource, keepBad: boolean, waiter: Waiter): Promise<DatasetIndex> {
+    const key = JSON.stringify([source.path, source.index_dir, keepBad]);
     const listeners = this.listeners.get(key) ?? new Set<Waiter>();
     this.listeners.set(key, listeners);
     listeners.add(waiter);
     let opening = this.indexes.get(key);
     if (opening === undefined) {
-      opening = this.openOrBuild(source, {
+      opening = this.openOrBuild(source, keepBad, {
         progress: (stage, done, total) => {
           for (const listener of listeners) listener.progress(stage, done, total);
         },
@@ -123,6 +130,7 @@ export class ViewOpener {
 
   private async openOrBuild(
     { path: source, index_dir: indexDir }: AskedSource,
+    keepBad: boolean,
     { progress, alive, builds }: Waiter,
   ): Promise<DatasetIndex> {
     const place = { storage: this.storage, ...(indexDir === null ? {} : { indexDir }) };
@@ -133,6 +141,8 @@ export class ViewOpener {
       if (builds()) {
         return await buildIndex(source, {
           ...place,
+          // Bad records stay in the index as records; the feed names each that it replaces.
+          onBad: keepBad ? () => undefined : undefined,
           progress: (done, total) => {
             if (!alive()) throw new ProtocolMessage("nobody waits for this index any more");
             if (total > MAX_BUILD_BYTES) refuseBuild(source, indexDir, total);
@@ -145,6 +155,19 @@ export class ViewOpener {
       await sleep(WAIT_MS);
     }
   }
+}
+
+/** The job trains on data with bad records. */
+function keepsBad(hello: Hello): boolean {
+  return hello.quarantine?.on_corrupt === "replace";
+}
+
+function replaces({ quarantine, view }: Hello): QuarantineOptions {
+  return {
+    content: quarantine?.on_corrupt === "replace",
+    io: quarantine?.on_io_error === "replace",
+    strict: view.strict,
+  };
 }
 
 function refuseBuild(source: string, indexDir: string | null, bytes: number): never {

@@ -247,9 +247,11 @@ export class Server implements House {
       const slot = slotOf(view.layout);
       const { batch_size: batch, world } = hello;
       const { strict } = hello.view;
+      // Which records are bad must not hang on an option of the agent.
+      const checkCrc = this.options.checkCrc || hello.quarantine?.on_corrupt === "replace";
       return new Group(
         view,
-        { batch, world, strict, checkCrc: this.options.checkCrc, patience: PATIENCE, slot, offsets: slotOffsets },
+        { batch, world, strict, checkCrc, patience: PATIENCE, slot, offsets: slotOffsets },
         this.decoders,
         this.budget,
       );
@@ -314,8 +316,8 @@ function whatOf({ view, mix }: Hello): string {
 }
 
 function keyOf(hello: Hello): string {
-  const { view, mix, order, world, batch_size: batch, mode, state, override, stride } = hello;
-  return JSON.stringify([mode, view, mix, order, world, batch, stride, stateText(state), override]);
+  const { view, mix, order, world, batch_size: batch, mode, state, override, stride, quarantine } = hello;
+  return JSON.stringify([mode, view, mix, order, world, batch, stride, stateText(state), override, quarantine]);
 }
 
 function differences(a: Hello, b: Hello): string[] {
@@ -327,6 +329,12 @@ function differences(a: Hello, b: Hello): string[] {
     batch_size: hello.batch_size,
     pad_id: hello.view.pad_id,
     strict: hello.view.strict,
+    on_corrupt: hello.quarantine?.on_corrupt ?? "raise",
+    on_io_error: hello.quarantine?.on_io_error ?? "raise",
+    ...(hello.quarantine !== null && {
+      ledger_dir: hello.quarantine.ledger_dir,
+      corrupt_quota: hello.quarantine.quota,
+    }),
   });
   const [x, y] = [flat(a), flat(b)];
   return Object.keys(y)

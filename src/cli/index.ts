@@ -1,5 +1,8 @@
 /** `athanor index PATH`: builds the index of a data set or brings it up to date. */
+import { Option } from "commander";
 import type { Command } from "commander";
+import { AthanorError } from "../base/errors.ts";
+import type { ErrorRecord } from "../base/errors.ts";
 import { formatCount, formatNumber, formatSize } from "../base/units.ts";
 import { adoptIndex } from "../dataset/index-adopt.ts";
 import { buildIndex } from "../dataset/index-build.ts";
@@ -9,6 +12,7 @@ interface Flags {
   indexDir?: string;
   rebuild?: boolean;
   adopt?: boolean;
+  onCorrupt: "error" | "keep";
 }
 
 export function register(program: Command): void {
@@ -19,10 +23,20 @@ export function register(program: Command): void {
     .option("--index-dir <dir>", "where the index goes when the data is read-only (default: .athanor beside the data)")
     .option("--rebuild", "read every shard again")
     .option("--adopt", "the data is a copy with its index: check sizes and one record a shard instead of reading all")
+    .addOption(
+      new Option(
+        "--on-corrupt <what>",
+        "bad records: end with the first one, or keep all as records to be replaced later",
+      )
+        .choices(["error", "keep"])
+        .default("error"),
+    )
     .action(async (path: string, flags: Flags, command: Command) => {
       const json = wantsJson(command);
       if (flags.adopt === true) return adopt(path, flags, json);
       const read: string[] = [];
+      const bad: ErrorRecord[] = [];
+      const keep = flags.onCorrupt === "keep";
       const index = await withStorage((storage) =>
         withProgress("indexing", json, (progress) =>
           buildIndex(path, {
@@ -31,15 +45,29 @@ export function register(program: Command): void {
             indexDir: flags.indexDir,
             rebuild: flags.rebuild === true,
             onRead: (shard) => read.push(shard),
+            ...(keep && { onBad: (fault) => bad.push(fault.toRecord()) }),
           }),
         ),
       );
       const { root, format, totals, fingerprint, ignored } = index;
       if (json) {
-        await printLine(JSON.stringify({ root, format, ...totals, fingerprint, read: read.length, ignored }));
+        await printLine(
+          JSON.stringify({
+            root,
+            format,
+            ...totals,
+            fingerprint,
+            read: read.length,
+            ignored,
+            bad: bad.map(({ exit: _, ...fault }) => fault),
+          }),
+        );
         return;
       }
       for (const { path: file, why } of ignored) process.stderr.write(`ignored ${file}: ${why}\n`);
+      for (const fault of bad) process.stderr.write(`bad ${AthanorError.fromRecord(fault).message} [${fault.code}]\n`);
+      if (bad.length > 0)
+        process.stderr.write(`${formatNumber(bad.length, "bad record")} kept: train with on_corrupt="replace"\n`);
       await printLine(
         `${root}: ${format}, ${formatNumber(totals.shards, "shard")} (${formatCount(read.length)} read now), ` +
           `${formatNumber(totals.records, "record")}, ${formatNumber(totals.tokens, "token")}, ${formatSize(totals.bytes)}`,

@@ -34,6 +34,11 @@ export interface BuildOptions {
   progress?: ((done: number, total: number, path: string) => void) | undefined;
   /** false: the index is made in memory only. @default true */
   write?: boolean;
+  /**
+   * Bad records are told of, in order, and stay in the index as records, for runs that replace them. Only of shards that
+   * are read now. @default the first bad record is thrown
+   */
+  onBad?: ((fault: AthanorError) => void) | undefined;
   /** Told of each shard that was read, in order of paths. */
   onRead?: (path: string) => void;
 }
@@ -149,7 +154,7 @@ async function* scanAll(
   for (const { path, version } of fresh) {
     const progress = (bytes: number): void => options.progress?.(before + bytes, total, path);
     try {
-      yield await scanShard(options.storage, root, path, version, kernels, progress);
+      yield await scanShard(options.storage, root, path, version, kernels, progress, options.onBad);
       options.onRead?.(path);
     } catch (error) {
       const notData = error instanceof AthanorError && error.code === "ATH_NOT_FORMAT" && isKnownNonData(path);

@@ -2,6 +2,7 @@
  * Reads one shard whole, once: its format by content, every checksum, and what the index stores of it.
  */
 import { join } from "node:path";
+import type { AthanorError } from "../base/errors.ts";
 import { detectFormat, formats } from "../formats/registry.ts";
 import type { Format, ShardContent } from "../formats/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
@@ -29,7 +30,7 @@ export async function formatOf(object: ReadableObject): Promise<Format> {
 
 /**
  * Reads all of `path`. Throws the first fault with record and byte offset; ATH_SHARD_CHANGED when the file is not (or
- * does not stay) of `version`.
+ * does not stay) of `version`. With `onBad` bad records are told of and kept as records.
  */
 export async function scanShard(
   storage: Storage,
@@ -38,11 +39,12 @@ export async function scanShard(
   version: ObjectVersion,
   kernels: Kernels,
   progress?: (bytes: number) => void,
+  onBad?: (fault: AthanorError) => void,
 ): Promise<ScannedShard> {
   const object = await storage.open(join(root, path), version);
   try {
     const format = await formatOf(object);
-    const content = await format.index(object, kernels, progress);
+    const content = await format.index(object, kernels, progress, onBad);
     const row = { path, size: object.size, mtimeNs: object.version.mtimeNs, ...rowOf(content) };
     const { crc32c, schema, table } = content;
     return { format: format.name, row, table: { path, size: object.size, crc32c, schema, table } };

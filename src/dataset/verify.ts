@@ -3,6 +3,7 @@
  * that one run names all that is wrong.
  */
 import { join } from "node:path";
+import type { AthanorError } from "../base/errors.ts";
 import { toErrorRecord } from "../base/errors.ts";
 import type { ErrorRecord } from "../base/errors.ts";
 import type { BlockTable } from "../formats/types.ts";
@@ -26,7 +27,7 @@ export interface VerifyReport {
   /** False: there is no index, only the shards' own checksums were checked. */
   indexed: boolean;
   shards: number;
-  /** Of the shards without a fault. */
+  /** Without the bad ones, and without those of shards that could not be read to the end. */
   records: number;
   bytes: number;
   problems: ErrorRecord[];
@@ -45,7 +46,8 @@ export async function verify(source: string, options: VerifyOptions): Promise<Ve
       const version = await expectedVersion(index, shard, join(root, path), storage);
       if (index === undefined) total += version.size;
       const progress = (bytes: number): void => options.progress?.(report.bytes + bytes, total, path);
-      const records = await verifyShard({ storage, root, path, version, kernels, progress }, index, shard);
+      const onBad = (fault: AthanorError): void => void report.problems.push(toErrorRecord(fault));
+      const records = await verifyShard({ storage, root, path, version, kernels, progress, onBad }, index, shard);
       report.records += records;
       report.bytes += version.size;
       report.shards++;
@@ -79,13 +81,20 @@ interface Scan {
   version: ObjectVersion;
   kernels: Kernels;
   progress: (bytes: number) => void;
+  onBad: (fault: AthanorError) => void;
 }
 
-/** Returns the records. Throws the shard's first fault. */
+/** Returns the records without the bad ones, of which `onBad` is told. Throws for other bytes than the index says. */
 async function verifyShard(scan: Scan, index: DatasetIndex | undefined, shard: number): Promise<number> {
   const { storage, root, path, version, kernels, progress } = scan;
-  const { row, table } = await scanShard(storage, root, path, version, kernels, progress);
-  if (index === undefined) return row.records;
+  let bad = 0;
+  const onBad = (fault: AthanorError): void => {
+    bad++;
+    scan.onBad(fault);
+  };
+  const { row, table } = await scanShard(storage, root, path, version, kernels, progress, onBad);
+  // Damage is why the bytes are others than those of the index, and has been told of.
+  if (index === undefined || bad > 0) return row.records - bad;
   const file = join(root, path);
   const expected = index.shards[shard]!;
   for (const name of ["crc32c", "records", "tokens", "blocks"] as const) {

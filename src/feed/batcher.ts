@@ -19,6 +19,7 @@ export interface SlotOffsets {
   rows: number;
   flags: number;
   truncated: number;
+  replaced: number;
   identities: number;
   identityBytes: number;
   paddedFlag: number;
@@ -200,6 +201,7 @@ export class Batcher {
     words.set(this.rows, rowTable >>> 2);
     let at = (staging + this.offsets.identities) >>> 2;
     let truncated = 0;
+    let replaced = 0;
     for (let i = 0; i < this.batch; i++, at += HEADER_WORDS) {
       const row = (this.rows[i] as number) >>> 2;
       setU64(words, at, positions[i] as number);
@@ -214,8 +216,12 @@ export class Batcher {
       words[at + 6] = words[row + 4] as number;
       const source = served.sourceOf?.(positions[i] as number) ?? 0;
       words[at + 7] = (i < valid ? 1 : 0) | (source << 1);
-      if (i < valid) truncated += (words[row + 5] as number) & 1;
+      if (i >= valid) continue;
+      const flags = words[row + 5] as number;
+      truncated += flags & 1;
+      replaced += flags >>> 1;
     }
+    words[(staging + this.offsets.replaced) >>> 2] = replaced;
     words[(staging + this.offsets.truncated) >>> 2] = truncated;
     this.layout.stored.forEach((column, c) => {
       const out = staging + (this.slot.offsets[c] as number);

@@ -4,19 +4,21 @@
  * it will produce have their place, so that the arena always drains.
  */
 import type { BlockTable, DecodeReport, DecodeRequest } from "../formats/types.ts";
+import type { AthanorError } from "../base/errors.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
 import type { Decoders, StreamPlace } from "./decoders.ts";
 import { formatSize } from "../base/units.ts";
 import { MemoryBudget, RowTooLong } from "./errors.ts";
 import type { GroupMemory } from "./memory.ts";
 import { align } from "./memory.ts";
+import { FLAG_CUT, FLAGS_AT } from "./quarantine.ts";
+import type { BadRecord, Quarantine } from "./quarantine.ts";
 import type { RecordRun, Source } from "./source.ts";
 import type { Span } from "./spans.ts";
 import { spanOf } from "./spans.ts";
 
 /** Bytes behind the raw bytes that a kernel may load (never use) beyond their end. */
 const SLACK = 32;
-const TRUNCATED_AT = 20;
 
 export interface RowSink {
   /** Address for a record of the run, 0 to skip it. Called once a record, right before decoding. */
@@ -135,21 +137,67 @@ export class Intake {
   ): Promise<void> {
     const { offset, length, spans } = extentOf(table, runs);
     const shard = (runs[0] as RecordRun).shard;
-    const id = this.nextRead++;
-    this.reading.set(id, { shard, offset, length, since: performance.now() });
+    let unread: (AthanorError | undefined)[] = [];
     try {
-      await this.source.read(shard, offset, length, this.memory.buffer, raw, urgent);
-    } finally {
-      this.reading.delete(id);
+      await this.read(shard, offset, length, raw, urgent);
+    } catch (error) {
+      if (this.source.quarantine?.takesIo(error) !== true) throw error;
+      unread = await this.readSingly(shard, spans, raw - offset, error as AthanorError);
     }
     let tableAt = raw + align(length + SLACK, 64);
     const tasks = runs.map((run, i) => {
       const span = spans[i] as Span;
-      const task = this.decode(run, span, raw + span.offset - offset, tableAt, urgent, sink, undefined);
+      const fault = unread[i];
+      const task =
+        fault === undefined
+          ? this.decode(run, span, raw + span.offset - offset, tableAt, urgent, sink, undefined)
+          : this.replaceAll(run, fault, sink);
       tableAt += align(span.records * 4, 64);
       return task;
     });
     await settled(tasks);
+  }
+
+  private async read(shard: number, offset: number, length: number, at: number, urgent: boolean): Promise<void> {
+    const id = this.nextRead++;
+    this.reading.set(id, { shard, offset, length, since: performance.now() });
+    try {
+      await this.source.read(shard, offset, length, this.memory.buffer, at, urgent);
+    } finally {
+      this.reading.delete(id);
+    }
+  }
+
+  /** Reads spans one by one behind a read of all that failed; their faults. `base`: address of byte 0 of the shard. */
+  private async readSingly(
+    shard: number,
+    spans: readonly Span[],
+    base: number,
+    fault: AthanorError,
+  ): Promise<(AthanorError | undefined)[]> {
+    if (spans.length === 1) return [fault];
+    const faults: (AthanorError | undefined)[] = [];
+    for (const { offset, length } of spans) {
+      try {
+        await this.read(shard, offset, length, base + offset, true);
+        faults.push(undefined);
+      } catch (error) {
+        if (this.source.quarantine?.takesIo(error) !== true) throw error;
+        faults.push(error as AthanorError);
+      }
+    }
+    return faults;
+  }
+
+  /** Nothing of the block can be read: other records stand in for all that are wanted of it. */
+  private async replaceAll(run: RecordRun, fault: AthanorError, sink: RowSink): Promise<void> {
+    const bad: BadRecord[] = [];
+    for (let record = run.from; record < run.to; record++) {
+      const row = sink.place(run, record);
+      if (row !== 0) bad.push({ record, row, fault });
+    }
+    await this.source.quarantine?.replace(run.shard, run.block, bad, this.memory, true);
+    for (const { record, row } of bad) sink.done(run, record, row);
   }
 
   private async inflateAndDecode(
@@ -205,13 +253,51 @@ export class Intake {
       file: this.source.path(run.shard),
       fileOffset: span.offset,
     };
-    const report = await this.decoders.decode(this.group, request, urgent, stream);
+    const report = await this.decoders.decode(this.group, request, urgent, stream).catch((error: unknown) => {
+      if (this.source.quarantine?.takes(error) !== true) throw error;
+      return this.salvage(this.source.quarantine, run, request, urgent);
+    });
     this.count(report);
     if (report.truncated > 0 && this.options.strict) this.refuse(run, span, at);
     for (let i = 0; i < span.records; i++) {
       const row = words[at + i] as number;
       if (row !== 0) sink.done(run, span.firstRecord + i, row);
     }
+  }
+
+  /** Bad records among those of a span (its raw bytes are in memory): decodes the good ones, others stand in for the rest. */
+  private async salvage(
+    quarantine: Quarantine,
+    { shard, block }: RecordRun,
+    request: DecodeRequest,
+    urgent: boolean,
+  ): Promise<DecodeReport & { decodeNs: number }> {
+    const { begin, end, faults, offset, firstRecord } = await quarantine.survey(shard, block);
+    const first = request.firstRecord - firstRecord;
+    const stop = first + request.records;
+    const base = request.raw + offset - request.fileOffset;
+    const sum = { rows: 0, truncated: 0, decodeNs: 0 };
+    const bad: BadRecord[] = [];
+    for (let from = first, to = first; from < stop; from = to) {
+      const rows = request.rows + (from - first) * 4;
+      const fault = faults.get(from);
+      to = from + 1;
+      if (fault !== undefined) {
+        const row = this.memory.words[rows >>> 2] as number;
+        if (row !== 0) bad.push({ record: firstRecord + from, row, fault });
+        continue;
+      }
+      while (to < stop && !faults.has(to) && begin[to] === end[to - 1]) to++;
+      const at = begin[from] as number;
+      const piece = { raw: base + at, rawBytes: (end[to - 1] as number) - at, records: to - from, rows };
+      const place = { firstRecord: firstRecord + from, fileOffset: offset + at };
+      const report = await this.decoders.decode(this.group, { ...request, ...piece, ...place }, urgent);
+      sum.rows += report.rows;
+      sum.truncated += report.truncated;
+      sum.decodeNs += report.decodeNs;
+    }
+    await quarantine.replace(shard, block, bad, this.memory);
+    return sum;
   }
 
   private count(report: DecodeReport & { decodeNs: number }): void {
@@ -224,7 +310,7 @@ export class Intake {
     const words = this.memory.words;
     for (let i = 0; i < span.records; i++) {
       const row = words[at + i] as number;
-      if (row !== 0 && ((words[(row + TRUNCATED_AT) >>> 2] as number) & 1) === 1) {
+      if (row !== 0 && ((words[(row + FLAGS_AT) >>> 2] as number) & FLAG_CUT) !== 0) {
         throw new RowTooLong(
           "a list is longer than max_length, and strict=True forbids cutting it",
           { file: this.source.path(run.shard), record: span.firstRecord + i },

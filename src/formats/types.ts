@@ -3,6 +3,7 @@
  * A format knows nothing of sockets, paths or clocks: it sees bytes through `ReadableObject` at index
  * time and bytes in kernel memory at decode time.
  */
+import type { AthanorError } from "../base/errors.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import type { ReadableObject } from "../storage/types.ts";
 
@@ -107,7 +108,8 @@ export type StorageKind = keyof typeof STORAGE;
 
 /**
  * A stored row: 32-byte header, then the columns at their `rowOffset`.
- *   u64 shardKey │ u64 record │ u32 token offset in the record │ u32 flags (bit 0: a list was cut to maxLength) │ 8 bytes 0
+ *   u64 shardKey │ u64 record │ u32 token offset in the record │ u32 flags │ 8 bytes 0
+ * Flags: bit 0: a list was cut to maxLength; bit 1: the row stands in for a bad record (set by the feed)
  */
 export const ROW_HEADER_BYTES = 32;
 
@@ -136,13 +138,40 @@ export interface DecodeReport {
   truncated: number;
 }
 
+/** One call of `Format.survey`: a whole block in kernel memory that holds bad records. */
+export interface SurveyRequest extends Omit<DecodeRequest, "checkCrc"> {
+  /** Offsets from `raw` of records 0, 64, 128 … of the block. */
+  restarts: ArrayLike<number>;
+  /** Address of one stored row that may be overwritten; `rows` likewise. */
+  row: number;
+}
+
+/** What can be had of a block, by number of the record in it. */
+export interface BlockSurvey {
+  /** Offsets from `raw`: first byte of a record, and behind its last one. */
+  begin: Uint32Array;
+  end: Uint32Array;
+  /** The bad records. */
+  faults: Map<number, AthanorError>;
+}
+
 export interface Format {
   readonly name: string;
   /** Looks at the first bytes (at least 512, or the whole file) and not at the name. Undefined: not this format. */
   detect(head: Uint8Array): Detection | undefined;
-  /** Streams through a shard, bounded in memory. Throws on the first fault, with record and byte offset. */
-  index(object: ReadableObject, kernels: Kernels, progress?: (bytes: number) => void): Promise<ShardContent>;
+  /**
+   * Streams through a shard, bounded in memory. Throws on the first fault, with record and byte offset; with `onBad` a bad
+   * record is told of and counts as a record.
+   */
+  index(
+    object: ReadableObject,
+    kernels: Kernels,
+    progress?: (bytes: number) => void,
+    onBad?: (fault: AthanorError) => void,
+  ): Promise<ShardContent>;
   /** Writes the plan at `at` in kernel memory; returns its bytes. */
   compilePlan(kernels: Kernels, at: number, columns: readonly StoredColumn[]): number;
   decode(kernels: Kernels, request: DecodeRequest): DecodeReport;
+  /** All bad records of a block, as a function of its bytes, its table and the plan. */
+  survey(kernels: Kernels, request: SurveyRequest): BlockSurvey;
 }

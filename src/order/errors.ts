@@ -17,3 +17,5 @@ export const ProofInvalid = defineError("ATH_PROOF_INVALID", 1);
 export const ProofMismatch = defineError("ATH_PROOF_MISMATCH", 1);
 /** A description of a data set (for `plan`) cannot be used. */
 export const DescriptionInvalid = defineError("ATH_DESCRIPTION_INVALID", 2);
+/** A ledger of replaced records is damaged. */
+export const LedgerInvalid = defineError("ATH_LEDGER_INVALID", 1);

@@ -13,6 +13,10 @@ export interface StageClocks {
   decodedRows: number;
   decodeNs: number;
   truncatedRows: number;
+  /** Rows in which another record stands in for a bad one, each time it was decoded. */
+  replacedRows: number;
+  /** Distinct bad records that were replaced in this run, on all nodes as far as the ledger told. */
+  badRecords: number;
   batches: number;
   rows: number;
   /** Copying rows into slots. */
@@ -32,6 +36,8 @@ export function newClocks(): StageClocks {
     decodedRows: 0,
     decodeNs: 0,
     truncatedRows: 0,
+    replacedRows: 0,
+    badRecords: 0,
     batches: 0,
     rows: 0,
     gatherNs: 0,

@@ -68,7 +68,7 @@ test("cat counts records over the whole set", () => {
   assert.equal(athanor("cat", set).lines().length, 120);
 });
 
-test("verify finds a byte that changed under the same size and mtime, and names every bad shard", () => {
+test("verify finds a byte that changed under the same size and mtime, and names every bad record", () => {
   const copy = join(root, "copy");
   const file = put(copy, "a.tfrecord", shard(idRecords(0, 100)));
   put(copy, "b.tfrecord", shard(idRecords(100, 20)));
@@ -82,6 +82,7 @@ test("verify finds a byte that changed under the same size and mtime, and names 
   );
   const broken = readFileSync(join(copy, "c.tfrecord"));
   broken[30]! ^= 1;
+  broken[Math.floor(broken.length / 3)]! ^= 1; // the length of record 1: the end of record 0 stands fast
   writeFileSync(join(copy, "c.tfrecord"), broken);
   execFileSync("touch", ["-d", "2026-01-01", file, join(copy, "c.tfrecord")]);
   const ran = athanor("verify", copy, "--json");
@@ -90,7 +91,7 @@ test("verify finds a byte that changed under the same size and mtime, and names 
   assert.equal(report.shards, 3);
   assert.deepEqual(
     report.problems.map(({ code }) => code),
-    ["ATH_VERIFY_MISMATCH", "ATH_RECORD_CRC"],
+    ["ATH_VERIFY_MISMATCH", "ATH_RECORD_CRC", "ATH_RECORD_CRC"],
   );
   assert.equal(ran.error().code, "ATH_VERIFY_MISMATCH");
 });

@@ -7,6 +7,7 @@ import { crc32c } from "../../src/base/crc32c.ts";
 import { slotOffsets as offsets } from "../../src/agent/layout.ts";
 import { buildIndex } from "../../src/dataset/index-build.ts";
 import { extents, orderView } from "../../src/dataset/extents.ts";
+import type { DatasetIndex } from "../../src/dataset/types.ts";
 import type { SlotTarget } from "../../src/feed/batcher.ts";
 import { slotLayout, viewLayout } from "../../src/feed/columns.ts";
 import { Decoders } from "../../src/feed/decoders.ts";
@@ -15,6 +16,8 @@ import type { Patience } from "../../src/feed/early.ts";
 import { Budget } from "../../src/feed/budget.ts";
 import { Group } from "../../src/feed/group.ts";
 import type { Member, MemberRequest } from "../../src/feed/group.ts";
+import { Ledger } from "../../src/feed/ledger.ts";
+import { Quarantine } from "../../src/feed/quarantine.ts";
 import { Source } from "../../src/feed/source.ts";
 import { Order } from "../../src/order/order.ts";
 import { resolveOrder } from "../../src/order/resolve.ts";
@@ -72,6 +75,8 @@ export interface Batch {
   positions: number[];
   valid: boolean[];
   lengths: number[];
+  /** Rows in which another record stands in for a bad one. */
+  replaced: number;
 }
 
 export class Client implements SlotTarget {
@@ -152,10 +157,22 @@ export class Rig {
   static async open(
     folder: string,
     options: OrderOptions,
-    size: { batch: number; world: number; memory?: number; patience?: Patience; largestBlock?: number },
+    size: {
+      batch: number;
+      world: number;
+      memory?: number;
+      patience?: Patience;
+      largestBlock?: number;
+      /** Bad records are replaced and written down in this folder. */
+      ledger?: string;
+      quota?: number;
+      /** Called between the making of the index and the first read. */
+      indexed?: (index: DatasetIndex) => void;
+    },
   ): Promise<Rig> {
     const storage = createPosixStorage({ threads: 2 });
     const index = await buildIndex(folder, { storage, write: false });
+    size.indexed?.(index);
     const columns = viewLayout(index.schema, { columns: undefined, maxLength: 4, padId: 0, strict: false }, folder);
     const view = await orderView(index, "0".repeat(32), columns.nominalBytes);
     const resolved = resolveOrder(view, options);
@@ -163,6 +180,10 @@ export class Rig {
     const order = Order.single(view, table, resolved);
     const clocks = newClocks();
     const source = new Source(index, table, "data", storage, clocks);
+    if (size.ledger !== undefined) {
+      const ledger = await Ledger.open(size.ledger, size.quota ?? 1000);
+      source.quarantine = new Quarantine(source, columns, ledger, { content: true, io: true, strict: false });
+    }
     const decoders = new Decoders(2);
     const slot = slotLayout(columns.columns, size.batch, offsets.identities, offsets.identityBytes);
     const group = new Group(
@@ -231,6 +252,7 @@ export class Rig {
       ids: each((i) => view.getInt32(at("id") + 4 * i, true)),
       positions: each((i) => u64(identity(i))),
       valid: each((i) => view.getUint32(identity(i) + 28, true) === 1),
+      replaced: view.getUint32(offsets.replaced, true),
       lengths: each((i) => view.getUint32(at("attention_mask") + 4 * i, true)),
     };
   }

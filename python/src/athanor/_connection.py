@@ -48,6 +48,7 @@ class Taken(NamedTuple):
     truncated: int
     ids: np.ndarray[Any, np.dtype[np.uint64]] | None  # [rows, 4]
     position: int
+    replaced: int = 0  # rows in which another record stands in for a bad one
 
 
 class Gone(Exception):
@@ -243,7 +244,7 @@ class Connection:
         position = words[w + 1]
         found_rows = words[w + 3] & _U32
         flags = words[w + 3] >> 32
-        truncated = words[w + 4] & _U32
+        truncated, replaced = words[w + 4] & _U32, words[w + 4] >> 32
         # Random access: rows beyond those asked for only fill the slot.
         random = expect is None and rows <= found_rows <= self._batch_size
         fits = random or (found_rows == rows and position == expect)
@@ -261,7 +262,7 @@ class Connection:
         segment.fence()
         if words[_WAKE_AT] <= n:
             self._ring()
-        return Taken(batch, flags, truncated, ids, position)
+        return Taken(batch, flags, truncated, ids, position, replaced)
 
     def seek(self, position: int) -> None:
         """The next batch begins at `position`; what the agent made before is void."""

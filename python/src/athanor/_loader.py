@@ -20,6 +20,7 @@ from ._columns import Array, Factory
 from ._epochs import Epochs
 from ._identities import Identities
 from ._mix import Mix, mix_of
+from ._quarantine import quarantine_request
 from ._request import Request
 from ._session import AnySession, session_for
 from ._steps import Steps
@@ -63,6 +64,10 @@ class Loader:
         strict: a feature longer than max_length is an error.
         sample_rule: how tokens become samples, for formats that give a choice (Megatron: "document" or "stream").
             Default: the format's own. With agent="none" only.
+        on_corrupt: "raise" (default), or "replace": another record of the shard stands in for a bad one.
+        on_io_error: the same for blocks that storage cannot read. Default "raise".
+        corrupt_quota: most distinct records that may be replaced in a run, over resumes too. Default 100.
+        ledger_dir: where replaced records are written down. Default: proof_dir; one of them is needed to replace.
         proof_dir: writes `RANK-START.jsonl` there: what was handed out, as sums that `athanor state verify` recomputes.
         transform: called with each batch after it was copied; its result is handed out.
         timeout: seconds without a batch after which ATH_TIMEOUT is raised. Default 540, under torch's watchdog.
@@ -101,6 +106,10 @@ class Loader:
         index_dir: str | os.PathLike[str] | None = None,
         strict: bool = False,
         sample_rule: str | None = None,
+        on_corrupt: str = "raise",
+        on_io_error: str = "raise",
+        corrupt_quota: int = 100,
+        ledger_dir: str | os.PathLike[str] | None = None,
         proof_dir: str | os.PathLike[str] | None = None,
         transform: Callable[[Batch], Any] | None = None,
         timeout: float = 540.0,
@@ -145,6 +154,7 @@ class Loader:
             timeout=_arguments.positive("timeout", timeout),
             stride=_stride,
             offset=_offset,
+            quarantine=quarantine_request(on_corrupt, on_io_error, corrupt_quota, ledger_dir, proof_dir),
         )
         self._session: AnySession | None = None
         self._closed = False
@@ -162,6 +172,7 @@ class Loader:
         self._stall_ns = 0
         self._copy_ns = 0
         self._past_truncated = 0
+        self._past_replaced = 0
         self._past_deaths = 0
         if state is not None:
             self._state = _state.checked(state)
@@ -276,6 +287,7 @@ class Loader:
             "stall_s": self._stall_ns / 1e9,
             "copy_s": self._copy_ns / 1e9,
             "truncated": self._past_truncated + (session.truncated if session is not None else 0),
+            "quarantined": self._past_replaced + (session.replaced if session is not None else 0),
             "agent_deaths": self._past_deaths + (session.deaths if session is not None else 0),
             "agent": session.agent_stats() if session is not None and session.pid == os.getpid() else {},
         }
@@ -367,6 +379,7 @@ class Loader:
         if session is not None:
             session.close()
             self._past_truncated += session.truncated
+            self._past_replaced += session.replaced
             self._past_deaths += session.deaths
 
     def _order_state(self) -> _state.State:

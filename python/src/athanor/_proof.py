@@ -144,7 +144,7 @@ def proof_total(folder: str, upto: int | None = None) -> ProofTotal:
     are one session; sessions follow each other by time, and one that a rank begins anew is the last; lines at or after
     the start of a later session are superseded. A last line that a kill cut off is left out; any other fault is
     ATH_PROOF_INVALID."""
-    parts = [part for path in sorted(Path(folder).glob("*-*.jsonl")) for part in _read(path)]
+    parts = [part for path in sorted(Path(folder).glob("[0-9]*-*.jsonl")) for part in _read(path)]
     sessions: list[dict[int, _Part]] = []
     for part in sorted(parts, key=lambda part: part.time):
         session: dict[int, _Part] = {}

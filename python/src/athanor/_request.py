@@ -25,3 +25,4 @@ class Request:
     mix: dict[str, Any] | None = None
     stride: int = 1
     offset: int = 0
+    quarantine: dict[str, Any] | None = None

@@ -41,6 +41,7 @@ class Session:
         self.request = request
         self.pid = os.getpid()
         self.truncated = 0
+        self.replaced = 0
         self.deaths = 0
         self.copy_ns = 0  # time in copies, the rest of next() is waiting
         self._factory = factory
@@ -82,6 +83,7 @@ class Session:
             connection.asked()
             taken = connection.take(self._factory, expect, rows, self._identities)
             self.truncated += taken.truncated
+            self.replaced += taken.replaced
             self.copy_ns += connection.last_copy_ns
             return taken
 
@@ -106,6 +108,7 @@ class Session:
             connection.control.send({"type": "get", "indices": indices})
             taken = connection.take(self._factory, None, len(indices), False)
             self.truncated += taken.truncated
+            self.replaced += taken.replaced
             return taken.batch
 
         batch = self._until_it_answers(take)
@@ -227,6 +230,7 @@ class Session:
                     "build_index": request.builds,
                     "stride": request.stride,
                     "offset": request.offset,
+                    "quarantine": request.quarantine,
                 },
                 _Progress(ranks.local_rank == 0),
             )

@@ -23,6 +23,7 @@ from . import _arguments, _loader, _ranks, _rundir, _state
 from ._columns import Array, Factory
 from ._epochs import Epochs
 from ._mix import mix_of
+from ._quarantine import quarantine_request
 from ._request import Request
 from ._session import AnySession, session_for
 
@@ -194,6 +195,10 @@ class DeepSeekDataset(Dataset[Batch]):
         pad_id: int | None = None,
         index_dir: str | os.PathLike[str] | None = None,
         strict: bool = False,
+        on_corrupt: str = "raise",
+        on_io_error: str = "raise",
+        corrupt_quota: int = 100,
+        ledger_dir: str | os.PathLike[str] | None = None,
         job: str | None = None,
         timeout: float = 540.0,
         agent: str | None = None,
@@ -224,6 +229,7 @@ class DeepSeekDataset(Dataset[Batch]):
             },
             batch_size=_GET_ROWS,
             timeout=_arguments.positive("timeout", timeout),
+            quarantine=quarantine_request(on_corrupt, on_io_error, corrupt_quota, ledger_dir),
         )
         self._session: AnySession | None = None
         self._length: int | None = None

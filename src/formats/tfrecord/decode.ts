@@ -5,7 +5,8 @@
  * const planBytes = compilePlan(kernels, planAt, columns);
  * const { rows, truncated } = decode(kernels, { raw, rawBytes, firstRecord: 0, records, rows: rowsAt, plan: planAt, … });
  */
-import type { Kernels } from "../../kernels/kernels.ts";
+import type { AthanorError } from "../../base/errors.ts";
+import type { KernelFault, Kernels } from "../../kernels/kernels.ts";
 import { PLAN_COLUMN, PLAN_FEATURE, PLAN_HEADER } from "../../kernels/assembly/layout.ts";
 import type { DecodeReport, DecodeRequest, StoredColumn } from "../types.ts";
 import { faultError } from "./faults.ts";
@@ -21,15 +22,18 @@ export function compilePlan(kernels: Kernels, at: number, columns: readonly Stor
 /** Throws the first fault as an error with file, record, byteOffset and cause; rows of records before it are written. */
 export function decode(kernels: Kernels, request: DecodeRequest): DecodeReport {
   const { rows, truncated, fault } = kernels.decodeExamples(request);
-  if (fault !== undefined) {
-    throw faultError(fault, {
-      file: request.file,
-      firstRecord: request.firstRecord,
-      fileOffset: request.fileOffset,
-      feature: fault.column < 0 ? undefined : featureOf(kernels, request.plan, fault.column),
-    });
-  }
+  if (fault !== undefined) throw decodeFault(kernels, request, fault);
   return { rows, truncated };
+}
+
+/** A fault of decodeExamples as an error; `place`: of the record that the kernel counts as 0. */
+export function decodeFault(
+  kernels: Kernels,
+  place: Pick<DecodeRequest, "file" | "firstRecord" | "fileOffset" | "plan">,
+  fault: KernelFault,
+): AthanorError {
+  const feature = fault.column < 0 ? undefined : featureOf(kernels, place.plan, fault.column);
+  return faultError(fault, { ...place, feature });
 }
 
 function featureOf(kernels: Kernels, plan: number, number: number): string | undefined {

@@ -3,5 +3,6 @@ import type { Format } from "../types.ts";
 import { compilePlan, decode } from "./decode.ts";
 import { detect } from "./detect.ts";
 import { index } from "./index.ts";
+import { survey } from "./survey.ts";
 
-export const tfrecord: Format = { name: "tfrecord", detect, index, compilePlan, decode };
+export const tfrecord: Format = { name: "tfrecord", detect, index, compilePlan, decode, survey };

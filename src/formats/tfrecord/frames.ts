@@ -3,6 +3,8 @@
  *
  * Contract: every record's CRCs are checked; memory is one read plus the longest record (records of 2 GiB and more are
  * refused); the good records before a fault come out first, then the fault is thrown with file, record and byte offset.
+ * With `keep` a bad record is a batch of its own that carries its fault, and reading goes on behind it: at its end if its
+ * length can be trusted, else at the next whole record (resync.ts). A damaged stretch is one record.
  *
  * @example
  * const reader = new FrameReader(object, "gzip", workspace);
@@ -14,6 +16,7 @@ import type { ReadableObject } from "../../storage/types.ts";
 import { RecordTruncated } from "../errors.ts";
 import type { Encoding } from "../types.ts";
 import { faultError } from "./faults.ts";
+import { FRAME_BYTES, HEADER_BYTES, nextHeader, payloadBytes, payloadFits } from "./resync.ts";
 import { InflateStream } from "./stream.ts";
 
 export const READ_BYTES = 8 * 1024 * 1024;
@@ -59,6 +62,8 @@ export interface Batch {
   offset: number;
   firstRecord: number;
   records: number;
+  /** With `keep`: what is wrong with the batch's only record, whose payload must not be used. */
+  fault?: Error;
 }
 
 export class FrameReader {
@@ -77,11 +82,13 @@ export class FrameReader {
   private filled = 0;
   private ended = false;
   private reads = 0;
+  private readonly keep: boolean;
 
-  constructor(object: ReadableObject, encoding: Encoding, workspace: Workspace) {
+  constructor(object: ReadableObject, encoding: Encoding, workspace: Workspace, keep = false) {
     this.object = object;
     this.encoding = encoding;
     this.workspace = workspace;
+    this.keep = keep;
     if (encoding !== "plain") this.inflate = new InflateStream(encoding, object.uri, () => void this.feed());
   }
 
@@ -93,17 +100,16 @@ export class FrameReader {
       const scan = kernels.scanFrames(base, this.filled, BATCH_RECORDS, offsets, lengths, true);
       if (scan.records > 0) {
         const batch = { base, offset: this.offset, firstRecord: this.record, records: scan.records };
-        this.start += scan.consumed;
-        this.filled -= scan.consumed;
-        this.offset += scan.consumed;
+        this.drop(scan.consumed);
         this.record += scan.records;
         return batch;
       }
-      if (scan.fault !== undefined) throw faultError(scan.fault, this.place());
-      const left = this.encoding === "plain" ? this.object.size - this.offset : Number.MAX_SAFE_INTEGER;
+      const { fault } = scan;
+      if (fault !== undefined)
+        return this.bad(faultError(fault, this.place()), fault.code === FAULT.payloadCrc ? base : undefined);
       if (this.ended && this.filled === 0) return undefined;
-      if (this.ended || scan.needed > left)
-        throw this.truncated(scan.needed, Math.min(left, this.ended ? this.filled : left));
+      if (this.ended || scan.needed > this.left)
+        return this.bad(this.truncated(scan.needed, Math.min(this.left, this.ended ? this.filled : this.left)));
       await this.fill(scan.needed);
     }
   }
@@ -115,6 +121,52 @@ export class FrameReader {
   /** No read into the workspace is under way. */
   get idle(): boolean {
     return this.reads === 0;
+  }
+
+  /** Bytes that the shard still holds behind what was handed out. */
+  private get left(): number {
+    return this.encoding === "plain" ? this.object.size - this.offset : Number.MAX_SAFE_INTEGER;
+  }
+
+  /** The record at `start` as a batch of its own; throws its fault without `keep`. `frame`: its length can be trusted. */
+  private async bad(fault: Error, frame?: number): Promise<Batch> {
+    if (!this.keep) throw fault;
+    const { kernels, offsets, lengths } = this.workspace;
+    const batch = { base: 0, offset: this.offset, firstRecord: this.record++, records: 1, fault };
+    if (frame === undefined) await this.passOver();
+    else this.drop(payloadBytes(new Uint8Array(kernels.memory.buffer), frame) + FRAME_BYTES);
+    const view = new DataView(kernels.memory.buffer);
+    view.setUint32(offsets, HEADER_BYTES, true);
+    view.setUint32(lengths, 0, true);
+    return batch;
+  }
+
+  /** Passes over what is no record: to the next whole one, or to the end. */
+  private async passOver(): Promise<void> {
+    const { kernels, bytes } = this.workspace;
+    for (this.drop(1); this.filled > 0 || !this.ended;) {
+      const memory = new Uint8Array(kernels.memory.buffer);
+      const from = bytes + this.start;
+      const at = nextHeader(memory, from, from + this.filled);
+      if (at < 0) {
+        // The last 11 bytes can be the beginning of a header.
+        this.drop(this.ended ? this.filled : Math.max(0, this.filled - HEADER_BYTES + 1));
+        if (!this.ended) await this.fill(HEADER_BYTES);
+        continue;
+      }
+      this.drop(at - from);
+      const length = payloadBytes(memory, at);
+      const needed = length + FRAME_BYTES;
+      if (needed > this.filled && !this.ended && needed <= this.left) await this.fill(needed);
+      else if (needed <= this.filled && payloadFits(kernels, memory, at, length)) return;
+      else this.drop(1);
+    }
+  }
+
+  private drop(bytes: number): void {
+    this.start += bytes;
+    this.filled -= bytes;
+    this.offset += bytes;
   }
 
   private place(): { file: string; firstRecord: number; fileOffset: number } {

@@ -2,11 +2,13 @@
  * Index of one TFRecord shard: one pass over its bytes, bounded in memory, every CRC checked.
  *
  * Contract: block b holds the records that begin in one [k · 4 MiB, (k + 1) · 4 MiB) of the file (of the decompressed
- * stream for gzip and zlib); ranges in which no record begins make no block. Throws at the first fault.
+ * stream for gzip and zlib); ranges in which no record begins make no block. Throws at the first fault, unless bad records
+ * are to be kept.
  *
  * @example
  * const { records, schema, table } = await index(object, kernels, (bytes) => show(bytes / object.size));
  */
+import type { AthanorError } from "../../base/errors.ts";
 import type { Kernels } from "../../kernels/kernels.ts";
 import type { ReadableObject } from "../../storage/types.ts";
 import { NotFormat } from "../errors.ts";
@@ -19,17 +21,19 @@ const HEAD_BYTES = 4096;
 
 /**
  * Works in a memory of its own; of `kernels` it takes the implementation. `progress` gets the stored bytes read so far.
+ * With `onBad` a bad record counts as a record, is told of, and says nothing of the schema; without it its fault is thrown.
  */
 export async function index(
   object: ReadableObject,
   kernels: Kernels,
   progress?: (bytes: number) => void,
+  onBad?: (fault: AthanorError) => void,
 ): Promise<ShardContent> {
   const encoding = await encodingOf(object);
   const workspace = takeWorkspace(kernels.implementation);
-  const reader = new FrameReader(object, encoding, workspace);
+  const reader = new FrameReader(object, encoding, workspace, onBad !== undefined);
   try {
-    const features = new FeatureTable(workspace, object.uri);
+    const features = new FeatureTable(workspace, object.uri, onBad);
     const blocks = new BlockBuilder(features);
     let records = 0;
     for (let batch = await reader.next(); batch !== undefined; batch = await reader.next()) {

@@ -7,6 +7,7 @@
  * features.fold(batch, 0, batch.records);
  * features.schema();
  */
+import { AthanorError } from "../../base/errors.ts";
 import {
   KIND_INT64,
   STATS_ENTRY,
@@ -35,22 +36,31 @@ export class FeatureTable {
   private readonly workspace: Workspace;
   private readonly file: string;
   private readonly names: string[] = [];
+  private readonly onBad: ((fault: AthanorError) => void) | undefined;
 
-  constructor(workspace: Workspace, file: string) {
+  /** `onBad`: is told of bad records, which are then passed over; without it the first one is thrown. */
+  constructor(workspace: Workspace, file: string, onBad?: (fault: AthanorError) => void) {
     this.workspace = workspace;
     this.file = file;
+    this.onBad = onBad;
     this.view().setBigUint64(workspace.table, 0n, true);
   }
 
   /** Folds records [from, to) of a batch. Throws at the first one that is no Example or contradicts the others. */
   fold(batch: Batch, from: number, to: number): void {
     const { kernels, offsets, lengths, table } = this.workspace;
+    if (batch.fault !== undefined && from < to) return this.pass(batch.fault);
     for (let at = from; at < to;) {
       const { records, fault } = kernels.statsExamples(batch.base, offsets + at * 4, lengths + at * 4, to - at, table);
       if (fault === undefined) return;
       at += records;
-      if (fault.code === FAULT.unknownFeature) this.learn(batch, at, fault);
-      else throw this.error(batch, at, fault);
+      try {
+        if (fault.code !== FAULT.unknownFeature) throw this.error(batch, at, fault);
+        this.learn(batch, at, fault);
+      } catch (error) {
+        this.pass(error);
+        at++;
+      }
     }
   }
 
@@ -100,6 +110,12 @@ export class FeatureTable {
       fields.push(field);
     }
     return { fields };
+  }
+
+  /** What another format is, or a defect, is no bad record. */
+  private pass(fault: unknown): void {
+    if (this.onBad === undefined || !(fault instanceof AthanorError) || fault instanceof Unsupported) throw fault;
+    this.onBad(fault);
   }
 
   private view(): DataView {

@@ -142,6 +142,7 @@ class Rows:
         self.stored = [column.empty(count) for column in columns]
         self.ids = np.zeros((count, 4), np.uint64)  # position (not known here), shard key, record, token
         self.truncated = np.zeros(count, bool)
+        self.replaced = np.zeros(count, bool)  # another record stands in for a bad one
         self._names = {column.feature.encode() for column in columns}
         self._filled = 0
 
@@ -166,6 +167,15 @@ class Rows:
                 record=batch.record + i,
                 remedy="raise max_length or set strict=False",
             )
+
+    @property
+    def filled(self) -> int:
+        return self._filled
+
+    def back_to(self, filled: int) -> None:
+        """Forgets the rows behind."""
+        self._filled = filled
+        self.truncated[filled:] = False
 
     def put(self, key: int, record: int, token: int, features: Mapping[bytes, Feature | None]) -> str:
         """A sample as the next row, by its identity and its features; what is wrong with it, or ""."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +19,13 @@ from .example import Feature
 from .files import DataFile, path_bytes
 from .index import RESTART_EVERY, Index, Table
 from .inflate import PlainBytes, StreamBytes
+from .ledger import Ledger
+from .quarantine import Block, replaced_codes, stand_in, survey
 from .tfrecord import Batch, batches, check_payloads
 from .tokens import Cut
 
 _OPEN_SHARDS = 64
+_BLOCKS = 4
 
 
 def shard_key(source: str, path: str) -> int:
@@ -33,12 +37,23 @@ class Samples:
     """Samples read from the shards: plain ones from the nearest restart on, streams by a decoder that runs on, tokens
     by arithmetic. `index` counts in samples; `cuts`: of its shards of tokens."""
 
-    def __init__(self, source: str, index: Index, cuts: Mapping[int, Cut], columns: list[Column], strict: bool) -> None:
+    def __init__(
+        self,
+        source: str,
+        index: Index,
+        cuts: Mapping[int, Cut],
+        columns: list[Column],
+        strict: bool,
+        quarantine: dict[str, Any] | None = None,
+    ) -> None:
         self._source = source
         self._index = index
         self._cuts = cuts
         self._columns = columns
         self._strict = strict
+        self._replaces = replaced_codes(quarantine)
+        self._ledger = None if quarantine is None else Ledger(quarantine["ledger_dir"], quarantine["quota"])
+        self._blocks: OrderedDict[tuple[int, int], Block | AthanorError] = OrderedDict()
         self._files: OrderedDict[int, DataFile] = OrderedDict()
         self._streams: OrderedDict[int, Running] = OrderedDict()
 
@@ -60,6 +75,19 @@ class Samples:
         return rows
 
     def _read_records(self, rows: Rows, shard: int, first: int, stop: int) -> None:
+        ledger, filled = self._ledger, rows.filled
+        if ledger is not None and self._is_known(shard, first, stop):
+            self._read_around(rows, shard, first, stop, ledger)
+            return
+        try:
+            self._read_good(rows, shard, first, stop)
+        except AthanorError as error:
+            if ledger is None or error.code not in self._replaces:
+                raise
+            rows.back_to(filled)
+            self._read_around(rows, shard, first, stop, ledger)
+
+    def _read_good(self, rows: Rows, shard: int, first: int, stop: int) -> None:
         path = self._index.path(shard)
         key = shard_key(self._source, self._index.shards[shard].path)
         for batch in (
@@ -72,6 +100,78 @@ class Samples:
                 rows.add(path, key, batch, i, self._strict)
             if fault is not None:
                 raise fault
+
+    def _read_around(self, rows: Rows, shard: int, first: int, stop: int, ledger: Ledger) -> None:
+        """Like `_read_good`, block by block, where another record stands in for each bad one."""
+        path, table, name = self._index.path(shard), self._index.table(shard), self._index.shards[shard].path
+        key = shard_key(self._source, name)
+        blocks = len(table.first_record) - 1
+        block = int(np.searchsorted(table.first_record, first, "right")) - 1
+        for record in range(first, stop):
+            while record >= int(table.first_record[block + 1]):
+                block += 1
+            i = record - int(table.first_record[block])
+            own = self._block(shard, block)
+            if isinstance(own, AthanorError):
+                fault, byte_offset = own, int(table.segment_offset[block])
+            elif i in own.faults:
+                fault = own.faults[i]
+                byte_offset = int(fault.byte_offset or 0)
+            else:
+                rows.add(path, key, own.batch, i, self._strict)
+                continue
+            instead, number = stand_in(block, i, blocks, lambda n: self._block(shard, n), fault)
+            rows.add(path, key, instead.batch, number, self._strict)
+            rows.replaced[rows.filled - 1] = True
+            ledger.add(
+                {
+                    "source": self._source,
+                    "shard": name,
+                    "record": record,
+                    "byteOffset": byte_offset,
+                    "code": fault.code,
+                    "replacement": {"shard": name, "record": instead.batch.record + number},
+                },
+                path,
+            )
+
+    def _is_known(self, shard: int, first: int, stop: int) -> bool:
+        """Were all blocks of these records surveyed not long ago?"""
+        borders = self._index.table(shard).first_record
+        blocks = range(
+            int(np.searchsorted(borders, first, "right")) - 1, int(np.searchsorted(borders, stop - 1, "right"))
+        )
+        return all((shard, block) in self._blocks for block in blocks)
+
+    def _block(self, shard: int, block: int) -> Block | AthanorError:
+        """A block with what is bad in it, or why it cannot be read where that is replaced, too."""
+        found = self._blocks.pop((shard, block), None)
+        if found is None:
+            try:
+                data = self._block_bytes(shard, block)
+                found = survey(self._index.path(shard), data, self._index.table(shard), block, self._columns)
+            except AthanorError as error:
+                if error.code != "ATH_STORAGE_IO" or error.code not in self._replaces:
+                    raise
+                found = error
+        self._blocks[shard, block] = found
+        while len(self._blocks) > _BLOCKS:
+            self._blocks.popitem(last=False)
+        return found
+
+    def _block_bytes(self, shard: int, block: int) -> bytes:
+        table, file = self._index.table(shard), self._file(shard)
+        offset, length = int(table.segment_offset[block]), int(table.segment_length[block])
+        if not self._index.shards[shard].is_stream:
+            return file.read(offset, length)
+        stream = StreamBytes(file, self._index.shards[shard].encoding)
+        data = b""
+        while len(data) < offset + length:
+            part = stream.read(offset + length - len(data))
+            if not part:
+                raise _short_stream(file, f"byte {offset + length}")
+            data += part
+        return data[offset:]
 
     def _read_tokens(self, rows: Rows, shard: int, first: int, stop: int) -> None:
         tokens, file = self._index.tokens[shard], self._file(shard)
@@ -118,6 +218,9 @@ class Samples:
     def close(self) -> None:
         self._files.clear()
         self._streams.clear()
+        self._blocks.clear()
+        if self._ledger is not None:
+            self._ledger.close()
 
 
 class Running:
@@ -139,13 +242,17 @@ class Running:
                 continue
             batch = self._batch = next(self._batches, None)
             if batch is None:
-                raise AthanorError(
-                    "ATH_STREAM_CORRUPT",
-                    f"the stream ends before record {first}, which the index names",
-                    file=self._file.path,
-                    remedy="the shard has changed: run `athanor index` again",
-                )
+                raise _short_stream(self._file, f"record {first}")
             self.first = batch.record
+
+
+def _short_stream(file: DataFile, what: str) -> AthanorError:
+    return AthanorError(
+        "ATH_STREAM_CORRUPT",
+        f"the stream ends before {what}, which the index names",
+        file=file.path,
+        remedy="the shard has changed: run `athanor index` again",
+    )
 
 
 def _end_of(table: Table, stop: int) -> int:

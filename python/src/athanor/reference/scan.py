@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ from .megatron import MAGIC as MEGATRON
 from .megatron import half_pair, idx_of, megatron_tokens
 from .npy import MAGIC as NPY
 from .npy import npy_tokens
-from .tfrecord import Batch, batches, begins_with_frame, check_payloads, encoding_of
+from .quarantine import CONTENT, walk
+from .tfrecord import Batch, ByteSource, batches, begins_with_frame, check_payloads, encoding_of
 from .tokens import BLOCK_BYTES, Tokens
 
 log = logging.getLogger("athanor")
 
 _NPY_TOKENS = 1 << 20
+_KEPT_READ = 1 << 24
 # Plain Python reads some 10 MB/s here, and each rank does it: 10 GB would take longer than a collective waits.
 _MAX_BYTES = 10e9
 
@@ -85,8 +88,9 @@ class Field:
         return found
 
 
-def scan_all(found: Found, source: str) -> Index:
-    """The index of a set that has none. Raises the first fault of a shard, ATH_FORMAT_CONFLICT, and ATH_INDEX_NEEDED
+def scan_all(found: Found, source: str, keep: bool = False) -> Index:
+    """The index of a set that has none. `keep`: bad records count as records (shards are then read into memory whole).
+    Raises the first fault of a shard, ATH_FORMAT_CONFLICT, and ATH_INDEX_NEEDED
     above 10 GB."""
     files = shard_files(found)
     read = sum(os.stat(os.path.join(found.root, idx_of(path) if kind == "megatron" else path)).st_size
@@ -108,7 +112,7 @@ def scan_all(found: Found, source: str) -> Index:
     for path, kind in files:
         try:
             if kind == "tfrecord":
-                shard, table, seen = scan_shard(found.root, path)
+                shard, table, seen = scan_shard(found.root, path, keep)
                 tables[len(shards)] = table
             else:
                 shard, streams[len(shards)], seen = scan_tokens(found.root, path, kind)
@@ -209,7 +213,7 @@ def _read_npy(file: DataFile, tokens: Tokens) -> tuple[int, int, int]:
     return crc, min(lows, default=0), max(highs, default=0)
 
 
-def scan_shard(root: str, path: str) -> tuple[Shard, Table, list[Field]]:
+def scan_shard(root: str, path: str, keep: bool = False) -> tuple[Shard, Table, list[Field]]:
     file = DataFile(os.path.join(root, path))
     encoding = encoding_of(file)
     crc = 0
@@ -226,8 +230,9 @@ def scan_shard(root: str, path: str) -> tuple[Shard, Table, list[Field]]:
     fields: dict[bytes, Field] = {}
     block = -1
     records = end = 0
-    for batch in batches(source):
-        good, fault = check_payloads(file.path, batch, 0, len(batch.starts))
+    for batch, bad in _kept(source, file.path) if keep else ((batch, frozenset[int]()) for batch in batches(source)):
+        count = len(batch.starts)
+        good, fault = (count, None) if keep else check_payloads(file.path, batch, 0, count)
         for i in range(good):
             offset = batch.record_offset(i)
             if offset // BLOCK_BYTES != block:
@@ -237,7 +242,12 @@ def scan_shard(root: str, path: str) -> tuple[Shard, Table, list[Field]]:
                 restart_start.append(len(restarts))
             if (records - first_record[-1]) % RESTART_EVERY == 0:
                 restarts.append(offset - offsets[-1])
-            _fold(file.path, batch, i, fields)
+            try:
+                if i not in bad:
+                    _fold(file.path, batch, i, fields)
+            except AthanorError as error:
+                if not keep or error.code not in CONTENT:
+                    raise
             records += 1
             end = offset + int(batch.lengths[i]) + 16
         if fault is not None:
@@ -267,6 +277,18 @@ def scan_shard(root: str, path: str) -> tuple[Shard, Table, list[Field]]:
         restarts=np.array(restarts, np.int64),
     )
     return shard, table, held
+
+
+def _kept(source: ByteSource, file: str) -> Iterator[tuple[Batch, frozenset[int]]]:
+    """All records of a shard at once, each damaged piece as one, and which are damaged."""
+    data = b"".join(iter(lambda: source.read(_KEPT_READ), b""))
+    pieces = walk(data, 0, len(data))
+    starts = np.array([piece.begin + 12 for piece in pieces], np.int64)
+    lengths = np.array([piece.end - piece.begin - 16 for piece in pieces], np.int64)
+    batch = Batch(0, 0, np.frombuffer(data, np.uint8), starts, lengths)
+    bad = {i for i, piece in enumerate(pieces) if piece.damaged}
+    bad |= {i for i in range(len(pieces)) if i not in bad and check_payloads(file, batch, i, i + 1)[1] is not None}
+    yield batch, frozenset(bad)
 
 
 def _fold(file: str, batch: Batch, i: int, fields: dict[bytes, Field]) -> None:

@@ -29,6 +29,7 @@ class DirectSession:
         self.request = request
         self.pid = os.getpid()
         self.truncated = 0
+        self.replaced = 0
         self.copy_ns = 0
         self._factory = factory
         self._identities = identities
@@ -38,7 +39,7 @@ class DirectSession:
         """What an agent answers to the hello, as far as a loader reads it."""
         view = self._view
         if view is None:
-            view = self._view = View(self.request.view, self.request.order, state, override)
+            view = self._view = View(self.request.view, self.request.order, state, override, self.request.quarantine)
         resolved = view.order.resolved
         return {
             "samples": str(view.order.samples),
@@ -72,14 +73,17 @@ class DirectSession:
         rows = view.rows(positions[:valid]).padded(positions)
         rows.ids[:valid, 3] |= np.uint64(1 << 32)
         truncated = int(np.count_nonzero(rows.truncated[:valid]))
+        replaced = int(np.count_nonzero(rows.replaced[:valid]))
         self.truncated += truncated
+        self.replaced += replaced
         flags = layout.FLAG_PADDED if valid < batch else 0
-        return Taken(self._deliver(rows), flags, truncated, rows.ids if self._identities else None, expect)
+        return Taken(self._deliver(rows), flags, truncated, rows.ids if self._identities else None, expect, replaced)
 
     def get(self, indices: list[int]) -> dict[str, Any]:
         """Samples by number in file order."""
         rows = self._opened(None).samples(np.array(indices, np.int64))
         self.truncated += int(np.count_nonzero(rows.truncated))
+        self.replaced += int(np.count_nonzero(rows.replaced))
         return self._deliver(rows)
 
     def delivered(self, position: int) -> None:

@@ -29,10 +29,16 @@ class View:
     """`view`, `order`: the fields of the protocol's hello. `state`: goes on with its order at its position."""
 
     def __init__(
-        self, view: dict[str, Any], order: dict[str, Any], state: State | None = None, override: bool = False
+        self,
+        view: dict[str, Any],
+        order: dict[str, Any],
+        state: State | None = None,
+        override: bool = False,
+        quarantine: dict[str, Any] | None = None,
     ) -> None:
         found, index = stored_index(view["source"], view["index_dir"])
-        records = scan_all(found, view["source"]) if index is None else index
+        keep = quarantine is not None and quarantine["on_corrupt"] == "replace"
+        records = scan_all(found, view["source"], keep) if index is None else index
         rule = sample_rule(records, view.get("sample_rule"))
         self.index, cuts = cut_index(records, rule, view["max_length"])
         self.columns = columns_of(self.index.fields, view, self.index.root)
@@ -41,7 +47,7 @@ class View:
         )
         resolved, self.position = order_of(self.totals, self.fingerprint, order, state, override)
         self.order = Order(extents(self.index, resolved.extent), resolved)
-        self._samples = Samples(SOURCE_NAME, self.index, cuts, self.columns, view["strict"])
+        self._samples = Samples(SOURCE_NAME, self.index, cuts, self.columns, view["strict"], quarantine)
         self._windows: dict[int, dict[Window, Rows]] = {}  # by lane
 
     @cached_property
@@ -101,12 +107,14 @@ class Gathered:
         self.stored: list[Array] = [column.empty(count) for column in columns]
         self.ids: U64 = np.zeros((count, 4), np.uint64)
         self.truncated = np.zeros(count, bool)
+        self.replaced = np.zeros(count, bool)
 
     def take(self, row: int, rows: Rows, item: int) -> None:
         for target, source in zip(self.stored, rows.stored):
             target[row] = source[item]
         self.ids[row] = rows.ids[item]
         self.truncated[row] = rows.truncated[item]
+        self.replaced[row] = rows.replaced[item]
 
     def padded(self, positions: I64) -> Gathered:
         """As many rows as `positions`: the last one repeated; zeros if there is none."""
@@ -117,6 +125,6 @@ class Gathered:
         if have > 0:
             rows = np.minimum(np.arange(len(positions)), have - 1)
             filled.stored = [stored[rows] for stored in self.stored]
-            filled.ids, filled.truncated = self.ids[rows], self.truncated[rows]
+            filled.ids, filled.truncated, filled.replaced = self.ids[rows], self.truncated[rows], self.replaced[rows]
         filled.ids[:, 0] = positions
         return filled

@@ -1,0 +1,119 @@
+/**
+ * The run's ledger on disk: one file an agent start, the files of all nodes and starts in one folder. Counts the distinct
+ * bad records of the run and holds them to the quota.
+ *
+ * Contract: an entry is in the file before its row is handed out. File-system calls are asynchronous: a folder on a lost
+ * target stops the rows that need it, not the agent.
+ *
+ * @example
+ * const ledger = await Ledger.open("/output/proof", 100);
+ * await ledger.add([{ source: "data", shard: "a.tfrecord", record: 12, … }]);
+ */
+import { appendFile, readdir, readFile } from "node:fs/promises";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { makeFolders } from "../base/make-folders.ts";
+import { badRecord, LEDGER_FILE, ledgerLine, readLedger } from "../order/ledger.ts";
+import type { LedgerEntry } from "../order/ledger.ts";
+import { LedgerWrite, QuarantineQuota } from "./errors.ts";
+
+/** Other nodes' files are read again when a bad record is met, at most this often. */
+const READ_AGAIN_MS = 1000;
+let nextLedger = 0;
+
+export class Ledger {
+  readonly folder: string;
+  readonly quota: number;
+  private readonly file: string;
+  /** Bad record → its entries as lines: another replacement of a known record is a line more, but counts once. */
+  private readonly known = new Map<string, Set<string>>();
+  private tail: Promise<void> = Promise.resolve();
+  private readAt = 0;
+
+  private constructor(folder: string, quota: number) {
+    this.folder = folder;
+    this.quota = quota;
+    const own = nextLedger++ === 0 ? "" : `-${nextLedger}`;
+    this.file = join(folder, `quarantine-${hostname()}-${process.pid}-${Date.now()}${own}.jsonl`);
+  }
+
+  /** Reads what is in the folder already; makes nothing before there is something to write. */
+  static async open(folder: string, quota: number): Promise<Ledger> {
+    const ledger = new Ledger(folder, quota);
+    await ledger.read();
+    return ledger;
+  }
+
+  /** Distinct bad records of the run, as far as this node knows. */
+  get distinct(): number {
+    return this.known.size;
+  }
+
+  /** Writes what is new. Throws ATH_QUARANTINE_QUOTA, and writes nothing, where the run would pass its quota. */
+  add(entries: readonly LedgerEntry[], file: string): Promise<void> {
+    const turn = this.tail.then(() => this.write(entries, file));
+    this.tail = turn.catch(() => undefined);
+    return turn;
+  }
+
+  private async write(entries: readonly LedgerEntry[], file: string): Promise<void> {
+    const isNew = (entry: LedgerEntry): boolean => this.known.get(badRecord(entry))?.has(ledgerLine(entry)) !== true;
+    if (!entries.some(isNew)) return;
+    if (Date.now() - this.readAt >= READ_AGAIN_MS) await this.read();
+    const fresh = entries.filter(isNew);
+    const more = new Map(fresh.map((entry) => [badRecord(entry), entry]));
+    for (const key of this.known.keys()) more.delete(key);
+    if (more.size > 0 && this.known.size + more.size > this.quota) this.refuse([...more.values()], file);
+    if (fresh.length === 0) return;
+    try {
+      await makeFolders(this.folder);
+      await appendFile(this.file, fresh.map(ledgerLine).join(""));
+    } catch (error) {
+      throw failed(this.file, "written", error);
+    }
+    this.learn(fresh);
+  }
+
+  private refuse(more: readonly LedgerEntry[], file: string): never {
+    const [first] = more as [LedgerEntry];
+    const records = more.slice(0, 8).map(({ record }) => record);
+    throw new QuarantineQuota(
+      `${this.known.size} bad records were replaced in this run and ${more.length} more are met, at most ${this.quota} may be: ` +
+        `record ${records.join(", ")}${more.length > records.length ? " …" : ""} (${first.code})`,
+      { file, record: first.record, byteOffset: first.byteOffset },
+      "look at the data with `athanor verify`, restore the shards, or raise corrupt_quota",
+    );
+  }
+
+  private async read(): Promise<void> {
+    this.readAt = Date.now();
+    const names = await readdir(this.folder).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT") return [];
+      throw failed(this.folder, "read", error);
+    });
+    for (const name of names.filter((candidate) => LEDGER_FILE.test(candidate))) {
+      const path = join(this.folder, name);
+      const text = await readFile(path, "utf8").catch((error: unknown) => {
+        throw failed(path, "read", error);
+      });
+      this.learn(readLedger([{ name: path, text }]));
+    }
+  }
+
+  private learn(entries: readonly LedgerEntry[]): void {
+    for (const entry of entries) {
+      const key = badRecord(entry);
+      const lines = this.known.get(key) ?? new Set<string>();
+      this.known.set(key, lines.add(ledgerLine(entry)));
+    }
+  }
+}
+
+function failed(file: string, what: string, error: unknown): Error {
+  return new LedgerWrite(
+    `the ledger of replaced records cannot be ${what}`,
+    { file },
+    "make the folder writable, free space there, or give another ledger_dir",
+    error,
+  );
+}

@@ -1,0 +1,290 @@
+/**
+ * Quarantine: records that stand in for bad ones (docs/reference/quarantine.md has the rule). The slow path: it reads the
+ * whole block of a bad record once more, into a memory of its own, and finds all that is bad in it.
+ *
+ * Contract: which record stands in is a function of the shard's bytes, its block table and the view, whoever asks for which
+ * part of the block, in whatever order. Only blocks that cannot be read depend on the moment. One block at a time.
+ *
+ * @example
+ * const { begin, end, faults } = await quarantine.survey(shard, block);
+ * await quarantine.replace(shard, block, [{ record, row, fault }], memory);
+ */
+import { AthanorError } from "../base/errors.ts";
+import { formatOf } from "../formats/registry.ts";
+import { InflateStream } from "../formats/tfrecord/stream.ts";
+import type { BlockSurvey, BlockTable, Format } from "../formats/types.ts";
+import { type Kernels, TABLE_BYTES } from "../kernels/kernels.ts";
+import { createKernels } from "../kernels/load.ts";
+import type { LedgerEntry } from "../order/ledger.ts";
+import type { ViewLayout } from "./columns.ts";
+import { NoGoodRecord, RowTooLong } from "./errors.ts";
+import type { Ledger } from "./ledger.ts";
+import { align } from "./memory.ts";
+import type { GroupMemory } from "./memory.ts";
+import type { Source } from "./source.ts";
+
+const CONTENT: ReadonlySet<string> = new Set([
+  "ATH_RECORD_CRC",
+  "ATH_RECORD_MALFORMED",
+  "ATH_RECORD_TRUNCATED",
+  "ATH_RECORD_TOO_LONG",
+  "ATH_FEATURE_KIND",
+  "ATH_VALUE_RANGE",
+]);
+const PLAN_BYTES = 64 * 1024;
+/** Bytes behind the raw ones that a kernel may load (never use). */
+const SLACK = 32;
+/** Of a stored row. */
+export const FLAGS_AT = 20;
+export const FLAG_CUT = 1;
+const FLAG_REPLACED = 2;
+
+export interface QuarantineOptions {
+  /** Replace records whose bytes are bad. */
+  content: boolean;
+  /** Replace records of blocks that cannot be read. */
+  io: boolean;
+  /** A list longer than max_length is an error, also in a record that stands in. */
+  strict: boolean;
+}
+
+/** A block as it lies in its shard. */
+export interface SurveyedBlock extends BlockSurvey {
+  /** Offset of the block in the shard (in the decompressed stream). */
+  offset: number;
+  firstRecord: number;
+}
+
+export interface BadRecord {
+  record: number;
+  /** Address of its row in the group's memory. */
+  row: number;
+  fault: AthanorError;
+}
+
+interface Loaded {
+  shard: number;
+  block: number;
+  raw: number;
+  rows: number;
+  survey: SurveyedBlock;
+}
+
+export class Quarantine {
+  private readonly source: Source;
+  private readonly layout: ViewLayout;
+  private readonly ledger: Ledger;
+  private readonly options: QuarantineOptions;
+  private readonly format: Format;
+  private kernels: Kernels | undefined;
+  private loaded: Loaded | undefined;
+  /** Surveys with bad records, by shard and block; the quota bounds them. */
+  private readonly surveys = new Map<string, SurveyedBlock>();
+  private tail: Promise<unknown> = Promise.resolve();
+
+  constructor(source: Source, layout: ViewLayout, ledger: Ledger, options: QuarantineOptions) {
+    this.source = source;
+    this.layout = layout;
+    this.ledger = ledger;
+    this.options = options;
+    this.format = formatOf(source.index.format);
+  }
+
+  /** Is it a bad record that is to be replaced? */
+  takes(error: unknown): boolean {
+    return this.options.content && error instanceof AthanorError && CONTENT.has(error.code);
+  }
+
+  /** Is it a block that cannot be read and is to be replaced? A stream cannot go on behind such a place. */
+  takesIo(error: unknown): boolean {
+    return this.options.io && error instanceof AthanorError && error.code === "ATH_STORAGE_IO";
+  }
+
+  survey(shard: number, block: number): Promise<SurveyedBlock> {
+    const known = this.surveys.get(`${shard} ${block}`);
+    return known === undefined
+      ? this.exclusive(async () => (await this.load(shard, block)).survey)
+      : Promise.resolve(known);
+  }
+
+  /** Writes the rows of what stands in for `bad`, all of one block, and enters them in the ledger. */
+  replace(
+    shard: number,
+    block: number,
+    bad: readonly BadRecord[],
+    memory: GroupMemory,
+    unreadable = false,
+  ): Promise<void> {
+    return this.exclusive(async () => {
+      const table = await this.source.table(shard);
+      const first = table.firstRecord[block] as number;
+      const path = this.source.shard(shard).path;
+      const entries: LedgerEntry[] = [];
+      for (const { record, row, fault } of bad) {
+        const instead = await this.standIn(shard, block, record - first, unreadable, fault, table);
+        this.decode(instead.loaded, instead.number, row, memory);
+        const replacement = { shard: path, record: instead.loaded.survey.firstRecord + instead.number };
+        // A read that failed may have begun in another block.
+        const begin = table.segmentOffset[table.segmentStart[block] as number] as number;
+        const byteOffset = unreadable ? begin : (fault.where.byteOffset ?? begin);
+        entries.push({ source: this.source.name, shard: path, record, byteOffset, code: fault.code, replacement });
+      }
+      await this.ledger.add(entries, this.source.path(shard));
+      this.source.clocks.replacedRows += bad.length;
+      this.source.clocks.badRecords = this.ledger.distinct;
+    });
+  }
+
+  private exclusive<Result>(work: () => Promise<Result>): Promise<Result> {
+    const turn = this.tail.then(work);
+    this.tail = turn.catch(() => undefined);
+    return turn;
+  }
+
+  /** Which record stands in for number `i` of a block: the rule. */
+  private async standIn(
+    shard: number,
+    block: number,
+    i: number,
+    unreadable: boolean,
+    fault: AthanorError,
+    table: BlockTable,
+  ): Promise<{ loaded: Loaded; number: number }> {
+    if (!unreadable) {
+      const good = await this.goodIn(shard, block);
+      const number = good.find((candidate) => candidate > i) ?? good.at(-1);
+      if (number !== undefined) return { loaded: await this.load(shard, block), number };
+    }
+    for (const other of neighbours(block, table.blocks)) {
+      try {
+        const good = await this.goodIn(shard, other);
+        if (good.length > 0) return { loaded: await this.load(shard, other), number: good[i % good.length] as number };
+      } catch (error) {
+        if (!this.takesIo(error)) throw error;
+      }
+    }
+    throw new NoGoodRecord(
+      `no record of the shard can stand in for this one: ${fault.what}`,
+      fault.where,
+      "restore the shard, or leave it out",
+      fault,
+    );
+  }
+
+  /** Numbers of a block's good records, rising. */
+  private async goodIn(shard: number, block: number): Promise<number[]> {
+    const { begin, faults } = this.surveys.get(`${shard} ${block}`) ?? (await this.load(shard, block)).survey;
+    return Array.from(begin, (_, i) => i).filter((i) => !faults.has(i));
+  }
+
+  /** Reads a block and finds what is bad in it. */
+  private async load(shard: number, block: number): Promise<Loaded> {
+    if (this.loaded?.shard === shard && this.loaded.block === block) return this.loaded;
+    this.loaded = undefined;
+    const table = await this.source.table(shard);
+    const segment = table.segmentStart[block] as number;
+    const offset = table.segmentOffset[segment] as number;
+    const length = table.segmentLength[segment] as number;
+    const firstRecord = table.firstRecord[block] as number;
+    const records = (table.firstRecord[block + 1] as number) - firstRecord;
+    const rows = this.row + align(this.layout.rowBytes, 64);
+    const raw = rows + align(records * 4, 64);
+    const kernels = this.prepare(raw + length + SLACK);
+    await (table.stream ? this.inflate(shard, offset, length, raw) : this.read(shard, offset, length, raw));
+    const found = this.format.survey(kernels, {
+      raw,
+      rawBytes: length,
+      firstRecord,
+      records,
+      rows,
+      row: this.row,
+      plan: this.plan,
+      restarts: table.restarts.subarray(table.restartStart[block], table.restartStart[block + 1]),
+      shardKey: this.source.key(shard),
+      file: this.source.path(shard),
+      fileOffset: offset,
+    });
+    const survey = { ...found, offset, firstRecord };
+    if (found.faults.size > 0) this.surveys.set(`${shard} ${block}`, survey);
+    this.loaded = { shard, block, raw, rows, survey };
+    return this.loaded;
+  }
+
+  private get plan(): number {
+    return align((this.kernels as Kernels).tables + TABLE_BYTES, 64);
+  }
+
+  private get row(): number {
+    this.kernels ??= this.make();
+    return this.plan + PLAN_BYTES;
+  }
+
+  private make(): Kernels {
+    const kernels = createKernels(PLAN_BYTES + this.layout.rowBytes);
+    this.format.compilePlan(kernels, align(kernels.tables + TABLE_BYTES, 64), this.layout.stored);
+    return kernels;
+  }
+
+  /** Kernels over at least `bytes` of memory. */
+  private prepare(bytes: number): Kernels {
+    const { memory } = this.kernels as Kernels;
+    const missing = bytes - memory.buffer.byteLength;
+    if (missing > 0) memory.grow(Math.ceil(missing / 65536));
+    return this.kernels as Kernels;
+  }
+
+  private async read(shard: number, offset: number, length: number, raw: number): Promise<void> {
+    const buffer = (this.kernels as Kernels).memory.buffer as SharedArrayBuffer;
+    await this.source.read(shard, offset, length, buffer, raw, true);
+  }
+
+  /** A stream has no other way to a block than from its beginning. */
+  private async inflate(shard: number, offset: number, length: number, raw: number): Promise<void> {
+    const { encoding, pull } = this.source.openStream(shard).place(offset, length);
+    const stream = new InflateStream(encoding, this.source.path(shard), () => {
+      pull().then(
+        ({ bytes, last }) => stream.push(bytes, last),
+        (error: Error) => stream.abort(error),
+      );
+    });
+    try {
+      await stream.skip(offset);
+      await stream.readInto(new Uint8Array((this.kernels as Kernels).memory.buffer, raw, length));
+    } finally {
+      stream.destroy();
+    }
+  }
+
+  /** Decodes record `i` of the loaded block and copies its row, identity included. */
+  private decode({ shard, raw, rows, survey }: Loaded, i: number, row: number, memory: GroupMemory): void {
+    const kernels = this.kernels as Kernels;
+    const begin = survey.begin[i] as number;
+    const { truncated } = this.format.decode(kernels, {
+      raw: raw + begin,
+      rawBytes: (survey.end[i] as number) - begin,
+      firstRecord: survey.firstRecord + i,
+      records: 1,
+      rows,
+      plan: this.plan,
+      shardKey: this.source.key(shard),
+      checkCrc: true,
+      file: this.source.path(shard),
+      fileOffset: survey.offset + begin,
+    });
+    if (truncated > 0 && this.options.strict) {
+      throw new RowTooLong(
+        "a list is longer than max_length, and strict=True forbids cutting it",
+        { file: this.source.path(shard), record: survey.firstRecord + i },
+        "raise max_length or set strict=False",
+      );
+    }
+    memory.bytes.set(new Uint8Array(kernels.memory.buffer, this.row, this.layout.rowBytes), row);
+    memory.words[(row + FLAGS_AT) >>> 2] = (truncated > 0 ? FLAG_CUT : 0) | FLAG_REPLACED;
+  }
+}
+
+/** Blocks before, the nearest first, then those behind. */
+function* neighbours(block: number, blocks: number): Generator<number> {
+  for (let other = block - 1; other >= 0; other--) yield other;
+  for (let other = block + 1; other < blocks; other++) yield other;
+}
