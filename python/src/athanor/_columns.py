@@ -2,6 +2,8 @@
 
 storage i32 | i64 | f32   rows × width values, padded already   → int64 / float32 [rows, width] ([rows] if scalar)
 storage prefix | length   one u32 a row                        → int64 [rows, width]: that many ones, then zeros
+
+With context parallelism `width` is that of this rank's slices. Scalars are never cut.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import _layout as layout
+from ._slices import Slices
 from .errors import AthanorError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,13 +32,13 @@ _STORAGE: dict[str, np.dtype[Any]] = {
 _DELIVERED: dict[str, np.dtype[Any]] = {"int64": np.dtype(np.int64), "float32": np.dtype(np.float32)}
 # (1025 × 1024) int64 are 8 MiB; a longer row is compared with its positions instead.
 _TABLE_WIDTH = 1024
-_tables: dict[int, Array] = {}
+_tables: dict[tuple[int, tuple[tuple[int, int], ...]], Array] = {}
 
 
 class Column:
     """One column of the agent's answer. Raises ATH_PROTOCOL for what this client cannot hold in a slot."""
 
-    def __init__(self, spec: dict[str, Any], slot_bytes: int, batch_size: int) -> None:
+    def __init__(self, spec: dict[str, Any], slot_bytes: int, batch_size: int, slices: Slices) -> None:
         try:
             self.name: str = spec["name"]
             storage: str = spec["storage"]
@@ -50,6 +53,8 @@ class Column:
                 f"the agent described a column that this client cannot read: {spec}",
                 remedy="install the same version of agent and client",
             ) from error
+        # Scalars are not cut: they are as wide as they are.
+        self._cut = Slices(self.width, 0, 1, "contiguous") if slices.whole or self.scalar else slices
         self._mask = storage in ("prefix", "length")
         values = 1 if self._mask else self.width
         end = self._offset + batch_size * values * self._source.itemsize
@@ -73,11 +78,16 @@ class Column:
 
     def take(self, factory: Factory, slot: int, rows: int) -> Any:
         source = self._views[slot][:rows]
+        cut = self._cut
         if not self._mask:
-            given, target = factory(source.shape, self._target)
-            np.copyto(target, source)
+            if cut.whole:
+                given, target = factory(source.shape, self._target)
+                np.copyto(target, source)
+            else:
+                given, target = factory((rows, cut.width), self._target)
+                cut.copy(target, source)
             return given
-        given, target = factory((rows, self.width), self._target)
+        given, target = factory((rows, cut.width), self._target)
         longest = int(source.max())
         if longest > self.width:
             raise AthanorError(
@@ -87,16 +97,17 @@ class Column:
             )
         if self.width <= _TABLE_WIDTH and self._target == np.int64:
             # mode="clip" writes straight into `out`; "raise" would go through a buffer. The range was checked above.
-            np.take(_table(self.width), source, axis=0, out=target, mode="clip")
+            np.take(_table(self.width, cut), source, axis=0, out=target, mode="clip")
         else:
-            target[...] = np.arange(self.width, dtype=np.uint32) < source[:, None]
+            target[...] = cut.positions < source[:, None]
         return given
 
 
-def _table(width: int) -> Array:
-    """Row n: n ones, then zeros."""
-    table = _tables.get(width)
+def _table(width: int, cut: Slices) -> Array:
+    """Row n: n ones, then zeros; of these what is cut out."""
+    key = (width, cut.spans)
+    table = _tables.get(key)
     if table is None:
-        table = np.tri(width + 1, width, -1, dtype=np.int64)
-        _tables[width] = table
+        table = np.ascontiguousarray(np.tri(width + 1, width, -1, dtype=np.int64)[:, cut.positions])
+        _tables[key] = table
     return table

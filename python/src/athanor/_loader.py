@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _arguments, _ranks, _rundir, _state
+from . import _arguments, _mesh, _rundir, _state
 from ._batches import GlobalBatch, batch_sizes
 from ._columns import Array, Factory
 from ._epochs import Epochs
@@ -23,6 +23,7 @@ from ._mix import Mix, mix_of
 from ._quarantine import quarantine_request
 from ._request import Request
 from ._session import AnySession, session_for
+from ._slices import SPLITS, Slices
 from ._steps import Steps
 
 log = logging.getLogger("athanor")
@@ -58,7 +59,15 @@ class Loader:
         unit: "extent" (default) or "shard": what is permuted as a whole.
         seed: one number for the whole job. Default 0.
         last: "carry" (default), "drop" (= drop_last=True) or "pad" (evaluation: adds the column `valid`).
-        rank, world_size, local_rank: default: torch.distributed, the launcher's environment, else one process.
+        rank, world_size, local_rank: of this process; default: torch.distributed, the launcher's environment, else one
+            process. Each is a data-parallel rank, unless one of the next three says otherwise.
+        mesh: the job's torch DeviceMesh with named dimensions (dp, or dp_replicate and dp_shard; tp, cp, pp), or
+            numbers: `{"dp": (rank, size), "tp": (rank, size), …}`. Processes with one dp rank get the same rows.
+        dp_rank, dp_world_size; dp_group: instead, where only these are known.
+        cp_rank, cp_size: instead of a mesh with cp: context-parallel ranks get slices of each row.
+        cp_split: "zigzag" (default: two slices of equal work under causal attention) or "contiguous".
+        deliver: False where rows are not needed (middle pipeline stages): batches are `{}`, nothing is read, all else
+            is as on the other ranks.
         job: name of the job on this node; default from the environment (ATHANOR_JOB_ID, Slurm, torchrun …).
         index_dir: where the index lies when the data is read-only.
         strict: a feature longer than max_length is an error.
@@ -102,6 +111,14 @@ class Loader:
         rank: int | None = None,
         world_size: int | None = None,
         local_rank: int | None = None,
+        mesh: Any = None,
+        dp_rank: int | None = None,
+        dp_world_size: int | None = None,
+        dp_group: Any = None,
+        cp_rank: int | None = None,
+        cp_size: int | None = None,
+        cp_split: str = "zigzag",
+        deliver: bool = True,
         job: str | None = None,
         index_dir: str | os.PathLike[str] | None = None,
         strict: bool = False,
@@ -118,13 +135,26 @@ class Loader:
         identities: bool = False,
         _stride: int = 1,
         _offset: int = 0,
+        _place: _mesh.Place | None = None,
     ) -> None:
         if isinstance(columns, str):
             raise ValueError(f"columns must be a list of names, got {columns!r}")
         mode = _arguments.agent_mode(agent)
         if sample_rule is not None and mode != "none":
             raise ValueError(f'sample_rule must be left out unless agent is "none", got {sample_rule!r}')
-        ranks = _ranks.resolve(rank, world_size, local_rank)
+        _arguments.one_of("cp_split", cp_split, SPLITS)
+        place = _place or _mesh.find(
+            rank,
+            world_size,
+            local_rank,
+            dp_rank=dp_rank,
+            dp_world_size=dp_world_size,
+            dp_group=dp_group,
+            mesh=mesh,
+            cp_rank=cp_rank,
+            cp_size=cp_size,
+        )
+        ranks = place.ranks
         sizes = batch_sizes(ranks.world, batch_size, global_batch_size, grad_accum, rampup_batch_size)
         order = _arguments.order_request(
             sizes, mix is not None, seed, shuffle, shuffle_memory, lanes, window, unit, last, drop_last
@@ -136,14 +166,15 @@ class Loader:
         self.last = str(order["last"])
         self._implicit_global_batch = global_batch_size is None and grad_accum is None
         self._transform = transform
-        proof = None if proof_dir is None else os.path.abspath(proof_dir)
+        self._delivers = deliver
+        proof = place.proof_folder(proof_dir)
         self._identities = Identities(identities, self.last == "pad", proof, ranks.rank, ranks.world, mix is not None)
         self._stride = _stride
         self._offset = _offset
         self._request = Request(
             ranks=ranks,
-            here=ranks.here,
-            builds=ranks.rank == ranks.local_rank,
+            here=place.here,
+            builds=place.builds,
             job=_rundir.job_id({"ATHANOR_JOB_ID": job} if job else None),
             agent=mode,
             mode="stream",
@@ -151,10 +182,12 @@ class Loader:
             mix=None if mixed is None else mixed.request(max_length),
             order=order,
             batch_size=sizes.batch_size,
+            slices=Slices(max_length, place.cp_rank, place.cp_size, cp_split),
             timeout=_arguments.positive("timeout", timeout),
             stride=_stride,
             offset=_offset,
             quarantine=quarantine_request(on_corrupt, on_io_error, corrupt_quota, ledger_dir, proof_dir),
+            light=not deliver,
         )
         self._session: AnySession | None = None
         self._closed = False
@@ -233,6 +266,11 @@ class Loader:
     def grad_accum(self) -> int:
         """Batches of this rank in the optimizer step that the next one belongs to."""
         return self.global_batch_size // (self.world_size * self.batch_size)
+
+    @property
+    def cp_positions(self) -> Array:
+        """Where in the whole row each delivered value of this context-parallel rank stands: its position ids."""
+        return self._request.slices.positions
 
     # -- state
 
@@ -336,6 +374,8 @@ class Loader:
         self._state = view["state"]
         self._position = self._begun_at = position
         self._epochs = epochs
+        if not self._delivers:
+            self._hang_up()
         if self._wanted_epoch is not None:
             wanted, self._wanted_epoch = self._wanted_epoch, None
             self.set_epoch(wanted)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._ranks import Ranks
+from ._slices import Slices
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,10 @@ class Request:
     view: dict[str, Any]
     order: dict[str, Any]
     batch_size: int
+    slices: Slices  # of each row, for context parallelism
     timeout: float
     mix: dict[str, Any] | None = None
     stride: int = 1
     offset: int = 0
     quarantine: dict[str, Any] | None = None
+    light: bool = False  # only the numbers: no batches, no shared memory

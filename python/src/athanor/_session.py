@@ -234,6 +234,8 @@ class Session:
                 },
                 _Progress(ranks.local_rank == 0),
             )
+            if request.light:
+                return connection
             columns, slot_bytes = _columns(view, request)
             slots = max(2, min(_SLOTS, _SEGMENT_BYTES // slot_bytes))
             segment = Segment.named(self._run_dir, slots, slot_bytes) if named else Segment.anonymous(slots, slot_bytes)
@@ -274,7 +276,7 @@ def _columns(view: dict[str, Any], request: Request) -> tuple[list[Column], int]
             f"the agent described slots that this client cannot read: {slot_bytes!r}",
             remedy="install the same version of agent and client",
         )
-    return [Column(spec, slot_bytes, request.batch_size) for spec in specs], slot_bytes
+    return [Column(spec, slot_bytes, request.batch_size, request.slices) for spec in specs], slot_bytes
 
 
 class _Progress:

@@ -50,6 +50,21 @@ class Steps:
                 self._over = True
                 raise StopIteration
             self._enter()
+        # A rank that needs no data walks on by arithmetic alone.
+        batch = self._take() if loader._delivers else {}
+        loader._batches += 1
+        self._index += loader._stride
+        if self._index >= self._left:
+            self._finish()
+        else:
+            loader._position = self._base + (self._index - loader._offset) * self._size
+        if self._session is not None:
+            self._session.delivered(loader._position)
+        return batch if loader._transform is None or not loader._delivers else loader._transform(batch)
+
+    def _take(self) -> Batch:
+        """The batch of the present step."""
+        loader = self._loader
         state = loader._order_state()
         began = time.perf_counter_ns()
         session = self._session
@@ -71,14 +86,7 @@ class Steps:
             self._session = None
             session.hang_up()
             raise
-        loader._batches += 1
-        self._index += loader._stride
-        if self._index >= self._left:
-            self._finish()
-        else:
-            loader._position = self._base + (self._index - loader._offset) * self._size
-        session.delivered(loader._position)
-        return batch if loader._transform is None else loader._transform(batch)
+        return batch
 
     def _finish(self) -> None:
         """A finished epoch is the next one's start, even if the user breaks right after its last batch."""

@@ -19,13 +19,14 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from . import _arguments, _loader, _ranks, _rundir, _state
+from . import _arguments, _loader, _mesh, _ranks, _rundir, _state
 from ._columns import Array, Factory
 from ._epochs import Epochs
 from ._mix import mix_of
 from ._quarantine import quarantine_request
 from ._request import Request
 from ._session import AnySession, session_for
+from ._slices import Slices
 
 __all__ = ["AthanorDataset", "DeepSeekDataset", "Loader", "state_of"]
 
@@ -83,8 +84,7 @@ class AthanorDataset(IterableDataset[Batch]):
         if options.get("mix") is not None:
             options["mix"] = mix_of(options["mix"])  # a file that is changed later is not read again by a worker
         # Ranks and job are those of the training process; a worker has another parent and maybe no torch.distributed.
-        ranks = _ranks.resolve(options.get("rank"), options.get("world_size"), options.get("local_rank"))
-        options["rank"], options["world_size"], options["local_rank"] = ranks.rank, ranks.world, ranks.local_rank
+        options["_place"] = _mesh.find(**{name: options.pop(name) for name in _mesh.OPTIONS if name in options})
         options["job"] = options.get("job") or _rundir.job_id()
         self._source = source
         self._options = options
@@ -210,7 +210,7 @@ class DeepSeekDataset(Dataset[Batch]):
         ranks = _ranks.resolve()
         self._request = Request(
             ranks=ranks,
-            here=ranks.here,
+            here=(ranks.rank,),
             builds=ranks.rank == ranks.local_rank,
             job=_rundir.job_id({"ATHANOR_JOB_ID": job} if job else None),
             agent=_arguments.agent_mode(agent),
@@ -230,6 +230,7 @@ class DeepSeekDataset(Dataset[Batch]):
             batch_size=_GET_ROWS,
             timeout=_arguments.positive("timeout", timeout),
             quarantine=quarantine_request(on_corrupt, on_io_error, corrupt_quota, ledger_dir),
+            slices=Slices(max_length, 0, 1, "contiguous"),
         )
         self._session: AnySession | None = None
         self._length: int | None = None

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._columns import Factory
+from .._slices import Slices
 from ..errors import AthanorError, error
 from .example import Feature, example_of
 from .tfrecord import Batch
@@ -43,12 +44,16 @@ class Column:
         shape = (rows,) if self.is_mask or self.scalar else (rows, self.width)
         return np.zeros(shape, _STORED[self.storage])
 
-    def deliver(self, factory: Factory, stored: Array) -> Any:
-        """`stored`: rows of `empty`'s kind → memory of the user, as int64 or float32."""
+    def deliver(self, factory: Factory, stored: Array, slices: Slices) -> Any:
+        """`stored`: rows of `empty`'s kind → memory of the user, as int64 or float32; of lists their `slices`."""
         dtype: np.dtype[Any] = np.dtype(np.float32 if self.storage == "f32" else np.int64)
-        shape = (len(stored), self.width) if self.is_mask else stored.shape
-        given, target = factory(shape, dtype)
-        target[...] = np.arange(self.width) < stored[:, None] if self.is_mask else stored
+        given, target = factory((len(stored),) if self.scalar else (len(stored), slices.width), dtype)
+        if self.is_mask:
+            target[...] = slices.positions < stored[:, None]
+        elif self.scalar:
+            target[...] = stored
+        else:
+            slices.copy(target, stored)
         return given
 
     def put(self, feature: Feature | None, target: Array, row: int) -> tuple[bool, str]:

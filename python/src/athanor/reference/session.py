@@ -109,7 +109,8 @@ class DirectSession:
     def _deliver(self, rows: Gathered) -> dict[str, Any]:
         began = time.perf_counter_ns()
         batch = {
-            column.name: column.deliver(self._factory, stored) for column, stored in zip(rows.columns, rows.stored)
+            column.name: column.deliver(self._factory, stored, self.request.slices)
+            for column, stored in zip(rows.columns, rows.stored)
         }
         self.copy_ns += time.perf_counter_ns() - began
         return batch
