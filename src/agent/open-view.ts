@@ -6,23 +6,18 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { formatSize } from "../base/units.ts";
 import { buildIndex } from "../dataset/index-build.ts";
 import { openIndex } from "../dataset/index-read.ts";
-import { extents } from "../dataset/extents.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
-import { BLOCK_BYTES } from "../formats/types.ts";
 import type { GroupView } from "../feed/group.ts";
 import { Ledger } from "../feed/ledger.ts";
+import { openOrder } from "../feed/open-order.ts";
 import { SOURCE_NAME, viewsOf } from "../feed/order-view.ts";
 import type { NamedIndex, SourceViews } from "../feed/order-view.ts";
 import { Quarantine } from "../feed/quarantine.ts";
 import type { QuarantineOptions } from "../feed/quarantine.ts";
-import { Source } from "../feed/source.ts";
-import { planOrder, resolvedEntry } from "../order/job.ts";
+import { planOrder } from "../order/job.ts";
 import type { Job, Phase, PlannedOrder } from "../order/job.ts";
-import { Order } from "../order/order.ts";
-import { RUN_BLOCKS } from "../order/resolve.ts";
-import { parseState, timelineOf } from "../order/state.ts";
+import { parseState } from "../order/state.ts";
 import type { PosixStorage } from "../storage/posix.ts";
-import { newClocks } from "../telemetry/clocks.ts";
 import { BatchArithmetic, IndexTooLarge, ProtocolMessage } from "./errors.ts";
 import type { Hello } from "./messages.ts";
 
@@ -73,31 +68,14 @@ export class ViewOpener {
     const state = hello.state === null || hello.state === undefined ? undefined : parseState(hello.state);
     const plan = planOrder(job, state, hello.override);
     checkSteps(hello, plan);
-    const timeline = timelineOf(plan.entries, plan.segments);
-    const clocks = newClocks();
-    clocks.badRecords = ledger?.distinct ?? 0;
-    const opened = await Promise.all(
-      plan.entries.map(async ({ name, view: fingerprint }, number) => {
-        if (!timeline.serves(number, plan.position)) return undefined;
-        const at = named.findIndex((source) => source.name === name);
-        const own = [{ view: views[at]!.view, index: named[at]!.index }, ...views[at]!.past];
-        const { view, index } = own.find((candidate) => candidate.view.fingerprint === fingerprint)!;
-        const resolved = resolvedEntry(plan, number, view, job.options);
-        const table = await extents(index, resolved.extentBlocks);
-        const largestBlockBytes = await largestBlock(index, resolved.extentBlocks);
-        const source = new Source(index, table, name, this.storage, clocks);
-        if (ledger !== undefined) source.quarantine = new Quarantine(source, layout, ledger, replaces(hello));
-        return { number, view, extents: table, resolved, source, largestBlockBytes };
-      }),
-    );
-    const order = new Order(
-      timeline,
-      opened.filter((source) => source !== undefined),
-    );
-    const sources = opened.map((source) =>
-      source === undefined ? undefined : { ...source, order: order.source(source.number) },
-    );
-    return { order, sources, plan, layout, clocks, position: plan.position };
+    const opened = await openOrder(plan, named, views, job.options, this.storage);
+    if (ledger !== undefined) {
+      opened.clocks.badRecords = ledger.distinct;
+      for (const view of opened.sources) {
+        if (view !== undefined) view.source.quarantine = new Quarantine(view.source, layout, ledger, replaces(hello));
+      }
+    }
+    return { ...opened, plan, layout, position: plan.position };
   }
 
   private async index(source: AskedSource, keepBad: boolean, waiter: Waiter): Promise<DatasetIndex> {
@@ -236,14 +214,4 @@ function checkSteps({ world, batch_size: batch, mode, order }: Hello, { segments
     {},
     "set batch_size or grad_accum so that world × batch × accumulation = global batch",
   );
-}
-
-/** Bytes of the largest block. Extents of whole runs need no block tables: there it is not known, and taken as usual. */
-async function largestBlock(index: DatasetIndex, extentBlocks: number): Promise<number> {
-  let most = BLOCK_BYTES;
-  if (extentBlocks === 0 || extentBlocks >= RUN_BLOCKS) return most;
-  for (let shard = 0; shard < index.shards.length; shard++) {
-    for (const bytes of (await index.blockTable(shard)).segmentLength) most = Math.max(most, bytes);
-  }
-  return most;
 }

@@ -2,6 +2,7 @@
  * Held supply: a view that fits the shuffle memory is decoded once, in file order, and kept; every epoch after the
  * first costs no read and no decoding.
  */
+import type { BlockTable } from "../formats/types.ts";
 import type { EarlyRows } from "./early.ts";
 import type { Intake, RowSink } from "./intake.ts";
 import type { GroupMemory } from "./memory.ts";
@@ -79,22 +80,16 @@ export class HeldSupply implements Supply, Strand {
     const first = this.planned[0] as RecordRun;
     const table = source.tableNow(first.shard);
     if (table === undefined) return false;
-    const runs: RecordRun[] = [];
-    let bytes = 0;
-    for (const run of this.planned) {
-      if (bytes >= READ_BYTES) break;
-      bytes += table.segmentLength[table.segmentStart[run.block] as number] as number;
-      runs.push(run);
-    }
     // A stream is taken whole: its inflater is opened here and closed behind its last block.
     const stream = table.stream ? intake.openStream(first.shard) : undefined;
-    const load = intake.load(table, stream === undefined ? runs : this.planned, false, this.sink(), stream);
+    const runs = stream === undefined ? this.nextRuns(table) : [...this.planned];
+    const load = intake.load(table, runs, false, this.sink(), stream);
     if (load === undefined) {
       stream?.close();
       return false;
     }
-    const begun = this.planned.splice(0, stream === undefined ? runs.length : this.planned.length);
-    for (const { from, to } of begun) this.started += to - from;
+    this.planned.splice(0, runs.length);
+    for (const { from, to } of runs) this.started += to - from;
     load
       .finally(() => stream?.close())
       .then(
@@ -102,6 +97,17 @@ export class HeldSupply implements Supply, Strand {
         (error: Error) => this.parts.failed(error),
       );
     return true;
+  }
+
+  /** What one read brings. */
+  private nextRuns(table: BlockTable): RecordRun[] {
+    let bytes = 0;
+    const end = this.planned.findIndex((run) => {
+      if (bytes >= READ_BYTES) return true;
+      bytes += table.segmentLength[table.segmentStart[run.block] as number] as number;
+      return false;
+    });
+    return end < 0 ? [...this.planned] : this.planned.slice(0, end);
   }
 
   private plan(): boolean {

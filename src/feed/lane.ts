@@ -31,7 +31,7 @@ interface LaneWindow {
   address: Uint32Array;
   /** Rows whose decoding has not ended. */
   missing: number;
-  /** The furthest position of its rows and of those before it. */
+  /** The furthest position of its rows. */
   reach: number;
 }
 
@@ -114,8 +114,7 @@ export class Lane {
 
   /** Position of the next row to read: the lane furthest behind reads first. */
   get frontier(): number {
-    const next = this.planned[0];
-    this.next ??= this.parts.order.frontier(next?.pass ?? this.pass, this.number, next?.laneRows[0] ?? this.cursor);
+    this.next ??= this.nextPosition();
     return this.next;
   }
 
@@ -184,6 +183,15 @@ export class Lane {
   private isFarAhead(): boolean {
     const { audience, order, window, step } = this.parts;
     return this.frontier > audience.top + step + 2 * window * order.spread;
+  }
+
+  private nextPosition(): number {
+    const { order, window } = this.parts;
+    const pass = this.planned[0]?.pass ?? this.pass;
+    const row = this.planned[0]?.laneRows[0] ?? this.cursor;
+    const found = order.frontier(pass, this.number, row);
+    // Where a source leaves the mix in the middle of a window, the rows to read may be any of those that are still served.
+    return found < Infinity ? found : order.frontier(pass, this.number, row - (row % window));
   }
 
   private anyWanted(read: PlannedRead): boolean {
@@ -337,7 +345,7 @@ export class Lane {
         inverse,
         address: new Uint32Array(rows),
         missing: rows,
-        reach: order.reach(this.pass, this.number, row + rows - 1),
+        reach: order.reach(this.pass, this.number, row, row + rows),
       });
     }
   }

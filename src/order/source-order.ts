@@ -116,11 +116,15 @@ export class SourceOrder {
     return this.#timeline.frontier(this.number, pass, lane, row);
   }
 
-  /** The furthest position of the rows of a lane up to this one; −1: none of them is served. */
-  reach(pass: number, lane: number, row: number): number {
+  /** The furthest position of rows [from, to) of a lane; −1: none of them is served. */
+  reach(pass: number, lane: number, from: number, to: number): number {
     let reach = -1;
-    const back = this.#timeline.stride(this.number);
-    for (let at = row; at > row - back && at >= 0; at--) reach = Math.max(reach, this.positionAt(pass, lane, at));
+    // Rows are served nearly in turn: behind the last one that is served only a few others can come later.
+    let rest = this.#timeline.stride(this.number);
+    for (let row = to - 1; row >= from && rest > 0; row--) {
+      reach = Math.max(reach, this.positionAt(pass, lane, row));
+      if (reach >= 0) rest--;
+    }
     return reach;
   }
 

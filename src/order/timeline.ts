@@ -40,7 +40,7 @@ export class Timeline {
     const { pieces, standing } =
       plain.length === 0 ? { pieces: [], standing: undefined } : plainPieces(shapes, plain, begin);
     this.#pieces = pieces;
-    this.#mixed = later.length === 0 ? undefined : new Mixed(names, shapes, later, standing);
+    this.#mixed = later.length === 0 ? undefined : new Mixed(names, shapes, mixes(later), standing);
     const spans: EpochSpan[] = pieces.map(({ from, pass, place, length }) => ({
       from,
       epoch: pass,
@@ -188,6 +188,14 @@ export class Timeline {
     }
     return undefined;
   }
+}
+
+/** Without those that differ from the one before in G only: lanes go on over them. */
+function mixes(segments: readonly Segment[]): Segment[] {
+  return segments.filter((segment, s) => {
+    const before = segments[s - 1];
+    return before?.sources.join() !== segment.sources.join() || before.weights.join() !== segment.weights.join();
+  });
 }
 
 /** The epoch in progress goes on with a new length; what is done of it counts, up to the whole of it. */

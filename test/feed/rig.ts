@@ -6,10 +6,9 @@ import { gzipSync } from "node:zlib";
 import { crc32c } from "../../src/base/crc32c.ts";
 import { slotOffsets as offsets } from "../../src/agent/layout.ts";
 import { buildIndex } from "../../src/dataset/index-build.ts";
-import { extents, orderView } from "../../src/dataset/extents.ts";
 import type { DatasetIndex } from "../../src/dataset/types.ts";
 import type { SlotTarget } from "../../src/feed/batcher.ts";
-import { slotLayout, viewLayout } from "../../src/feed/columns.ts";
+import { slotLayout } from "../../src/feed/columns.ts";
 import { Decoders } from "../../src/feed/decoders.ts";
 import { PATIENCE } from "../../src/feed/early.ts";
 import type { Patience } from "../../src/feed/early.ts";
@@ -17,13 +16,15 @@ import { Budget } from "../../src/feed/budget.ts";
 import { Group } from "../../src/feed/group.ts";
 import type { Member, MemberRequest } from "../../src/feed/group.ts";
 import { Ledger } from "../../src/feed/ledger.ts";
+import { openOrder } from "../../src/feed/open-order.ts";
+import { viewsOf } from "../../src/feed/order-view.ts";
 import { Quarantine } from "../../src/feed/quarantine.ts";
-import { Source } from "../../src/feed/source.ts";
-import { Order } from "../../src/order/order.ts";
-import { resolveOrder } from "../../src/order/resolve.ts";
-import type { OrderOptions } from "../../src/order/types.ts";
+import type { Source } from "../../src/feed/source.ts";
+import { planOrder } from "../../src/order/job.ts";
+import type { Job, PlannedOrder } from "../../src/order/job.ts";
+import type { Order } from "../../src/order/order.ts";
+import type { OrderOptions, OrderState } from "../../src/order/types.ts";
 import { createPosixStorage } from "../../src/storage/posix.ts";
-import { newClocks } from "../../src/telemetry/clocks.ts";
 import { concat, example } from "../kernels/examples.ts";
 
 function frame(payload: Uint8Array): Uint8Array {
@@ -40,11 +41,11 @@ function mask(crc: number): number {
   return (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;
 }
 
-/** Shards of these record counts; record n of the set has id n, ids [n, n + 1, …] and `bytes` of ballast. */
-export function writeShards(counts: readonly number[], bytes: number, gzip: readonly number[] = []): string {
+/** Shards of these record counts; record n of the set has id first + n, ids [id, id + 1, …] and `bytes` of ballast. */
+export function writeShards(counts: readonly number[], bytes: number, gzip: readonly number[] = [], first = 0): string {
   const folder = mkdtempSync(join(tmpdir(), "athanor-feed-"));
   const ballast = new Uint8Array(bytes).fill(7);
-  let id = 0;
+  let id = first;
   counts.forEach((count, shard) => {
     const frames: Uint8Array[] = [];
     for (let k = 0; k < count; k++, id++) {
@@ -77,6 +78,8 @@ export interface Batch {
   lengths: number[];
   /** Rows in which another record stands in for a bad one. */
   replaced: number;
+  /** Numbers of the sources. */
+  sources: number[];
 }
 
 export class Client implements SlotTarget {
@@ -133,7 +136,21 @@ export class Client implements SlotTarget {
   }
 }
 
+export interface RigSize {
+  batch: number;
+  world: number;
+  memory?: number;
+  patience?: Patience;
+  largestBlock?: number;
+  /** Bad records are replaced and written down in this folder. */
+  ledger?: string;
+  quota?: number;
+  /** Called between the making of the index and the first read. */
+  indexed?: (index: DatasetIndex) => void;
+}
+
 export class Rig {
+  readonly plan: PlannedOrder;
   readonly order: Order;
   readonly source: Source;
   readonly group: Group;
@@ -141,12 +158,14 @@ export class Rig {
   private readonly shut: () => Promise<void>;
 
   private constructor(parts: {
+    plan: PlannedOrder;
     order: Order;
     source: Source;
     group: Group;
     slot: ReturnType<typeof slotLayout>;
     close: () => Promise<void>;
   }) {
+    this.plan = parts.plan;
     this.order = parts.order;
     this.source = parts.source;
     this.group = parts.group;
@@ -154,45 +173,51 @@ export class Rig {
     this.shut = parts.close;
   }
 
-  static async open(
-    folder: string,
-    options: OrderOptions,
-    size: {
-      batch: number;
-      world: number;
-      memory?: number;
-      patience?: Patience;
-      largestBlock?: number;
-      /** Bad records are replaced and written down in this folder. */
-      ledger?: string;
-      quota?: number;
-      /** Called between the making of the index and the first read. */
-      indexed?: (index: DatasetIndex) => void;
+  static async open(folder: string, options: OrderOptions, size: RigSize): Promise<Rig> {
+    return await Rig.mix([folder], { sizes: options, ...size });
+  }
+
+  /** Sources s0, s1, … of these folders. */
+  static async mix(
+    folders: readonly string[],
+    size: RigSize & {
+      sizes: OrderOptions;
+      phases?: Job["phases"];
+      ramp?: Job["ramp"];
+      state?: OrderState;
     },
   ): Promise<Rig> {
     const storage = createPosixStorage({ threads: 2 });
-    const index = await buildIndex(folder, { storage, write: false });
-    size.indexed?.(index);
-    const columns = viewLayout(index.schema, { columns: undefined, maxLength: 4, padId: 0, strict: false }, folder);
-    const view = await orderView(index, "0".repeat(32), columns.nominalBytes);
-    const resolved = resolveOrder(view, options);
-    const table = await extents(index, resolved.extentBlocks);
-    const order = Order.single(view, table, resolved);
-    const clocks = newClocks();
-    const source = new Source(index, table, "data", storage, clocks);
+    const named = await Promise.all(
+      folders.map(async (folder, i) => ({
+        name: folders.length === 1 ? "data" : `s${i}`,
+        index: await buildIndex(folder, { storage, write: false }),
+      })),
+    );
+    for (const { index } of named) size.indexed?.(index);
+    const { views, layout } = await viewsOf(named, { columns: undefined, maxLength: 4, padId: 0, strict: false });
+    const { globalBatch, ...options } = size.sizes;
+    const job: Job = {
+      sources: named.map(({ name }, i) => ({ name, view: views[i]!.view })),
+      phases: size.phases ?? [{ from: 0, weights: folders.map(() => 1) }],
+      ramp: size.ramp ?? [{ from: 0, size: globalBatch }],
+      options,
+    };
+    const plan = planOrder(job, size.state);
+    const opened = await openOrder(plan, named, views, options, storage);
+    const sources = opened.sources.map(
+      (source) => source && { ...source, largestBlockBytes: size.largestBlock ?? 8 << 20 },
+    );
     if (size.ledger !== undefined) {
       const ledger = await Ledger.open(size.ledger, size.quota ?? 1000);
-      source.quarantine = new Quarantine(source, columns, ledger, { content: true, io: true, strict: false });
+      const options = { content: true, io: true, strict: false };
+      for (const view of sources)
+        if (view) view.source.quarantine = new Quarantine(view.source, layout, ledger, options);
     }
     const decoders = new Decoders(2);
-    const slot = slotLayout(columns.columns, size.batch, offsets.identities, offsets.identityBytes);
+    const slot = slotLayout(layout.columns, size.batch, offsets.identities, offsets.identityBytes);
     const group = new Group(
-      {
-        order,
-        sources: [{ order: order.source(0), view, source, largestBlockBytes: size.largestBlock ?? 8 << 20 }],
-        layout: columns,
-        clocks,
-      },
+      { ...opened, sources, layout },
       {
         batch: size.batch,
         world: size.world,
@@ -210,7 +235,14 @@ export class Rig {
       await decoders.close();
       await storage.close();
     };
-    return new Rig({ order, source, group, slot, close });
+    return new Rig({
+      plan,
+      order: opened.order,
+      source: sources.find((source) => source !== undefined)!.source,
+      group,
+      slot,
+      close,
+    });
   }
 
   client(request: Partial<MemberRequest> & { rank: number }, slots = 3): Client {
@@ -219,7 +251,7 @@ export class Rig {
       localRanks: [request.rank],
       stride: 1,
       offset: 0,
-      position: this.order.epochs.from,
+      position: this.plan.position,
       random: false,
       slots,
       target: client,
@@ -251,8 +283,9 @@ export class Rig {
       position: u64(offsets.position),
       ids: each((i) => view.getInt32(at("id") + 4 * i, true)),
       positions: each((i) => u64(identity(i))),
-      valid: each((i) => view.getUint32(identity(i) + 28, true) === 1),
+      valid: each((i) => (view.getUint32(identity(i) + 28, true) & 1) === 1),
       replaced: view.getUint32(offsets.replaced, true),
+      sources: each((i) => view.getUint32(identity(i) + 28, true) >>> 1),
       lengths: each((i) => view.getUint32(at("attention_mask") + 4 * i, true)),
     };
   }

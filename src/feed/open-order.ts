@@ -1,0 +1,58 @@
+/** Opening an order: the sources of a plan that are served from its position on, each over the set that it is of. */
+import { extents } from "../dataset/extents.ts";
+import type { DatasetIndex } from "../dataset/types.ts";
+import { BLOCK_BYTES } from "../formats/types.ts";
+import { resolvedEntry } from "../order/job.ts";
+import type { PlannedOrder } from "../order/job.ts";
+import { Order } from "../order/order.ts";
+import { RUN_BLOCKS } from "../order/resolve.ts";
+import { timelineOf } from "../order/state.ts";
+import type { SourceOptions } from "../order/types.ts";
+import type { PosixStorage } from "../storage/posix.ts";
+import { newClocks } from "../telemetry/clocks.ts";
+import type { GroupView } from "./group.ts";
+import type { NamedIndex, SourceViews } from "./order-view.ts";
+import { Source } from "./source.ts";
+
+/** `named`, `views`: the sources of the job; `plan` was made of them. */
+export async function openOrder(
+  plan: PlannedOrder,
+  named: readonly NamedIndex[],
+  views: readonly SourceViews[],
+  options: SourceOptions,
+  storage: PosixStorage,
+): Promise<Pick<GroupView, "order" | "sources" | "clocks">> {
+  const timeline = timelineOf(plan.entries, plan.segments);
+  const clocks = newClocks();
+  const opened = await Promise.all(
+    plan.entries.map(async ({ name, view: fingerprint }, number) => {
+      if (!timeline.serves(number, plan.position)) return undefined;
+      const at = named.findIndex((source) => source.name === name);
+      const sets = [{ view: views[at]!.view, index: named[at]!.index }, ...views[at]!.past];
+      const { view, index } = sets.find((set) => set.view.fingerprint === fingerprint)!;
+      const resolved = resolvedEntry(plan, number, view, options);
+      const table = await extents(index, resolved.extentBlocks);
+      const source = new Source(index, table, name, storage, clocks);
+      const largestBlockBytes = await largestBlock(index, resolved.extentBlocks);
+      return { number, view, extents: table, resolved, source, largestBlockBytes };
+    }),
+  );
+  const order = new Order(
+    timeline,
+    opened.filter((source) => source !== undefined),
+  );
+  const sources = opened.map((source) =>
+    source === undefined ? undefined : { ...source, order: order.source(source.number) },
+  );
+  return { order, sources, clocks };
+}
+
+/** Bytes of the largest block. Extents of whole runs need no block tables: there it is not known, and taken as usual. */
+async function largestBlock(index: DatasetIndex, extentBlocks: number): Promise<number> {
+  let most = BLOCK_BYTES;
+  if (extentBlocks === 0 || extentBlocks >= RUN_BLOCKS) return most;
+  for (let shard = 0; shard < index.shards.length; shard++) {
+    for (const bytes of (await index.blockTable(shard)).segmentLength) most = Math.max(most, bytes);
+  }
+  return most;
+}

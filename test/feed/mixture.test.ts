@@ -1,0 +1,124 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import type { Job } from "../../src/order/job.ts";
+import { stateOf } from "../../src/order/state.ts";
+import type { OrderOptions } from "../../src/order/types.ts";
+import { Rig, remove, writeShards } from "./rig.ts";
+import type { Client } from "./rig.ts";
+
+// Three sources of some 20 KB a record: a dozen, five and two blocks of 4 MiB.
+const COUNTS = [
+  [900, 700, 0, 760],
+  [500, 480],
+  [150, 90],
+];
+const FIRST = [0, 10_000, 20_000];
+let folders: string[] = [];
+
+before(() => {
+  folders = COUNTS.map((counts, i) => writeShards(counts, 20_000, i === 1 ? [1] : [], FIRST[i]));
+});
+after(() => folders.forEach(remove));
+
+const windows: OrderOptions = { seed: 5n, globalBatch: 40, lanes: 4, window: 60 };
+const phases: Job["phases"] = [
+  { from: 0, weights: [0.7, 0.2, 0.1] },
+  { from: 1000, weights: [0.3, 0, 0.7] },
+  { from: 2000, weights: [0, 1, 1] },
+];
+const ramp: Job["ramp"] = [
+  { from: 0, size: 40 },
+  { from: 600, size: 120 },
+];
+
+/** All ranks of a world over these nodes read `steps` steps of 40, each rank at its own pace. */
+async function readAll(rigs: Rig[], world: number, steps: number): Promise<number[][]> {
+  const perNode = world / rigs.length;
+  const clients: Client[] = [];
+  for (let rank = 0; rank < world; rank++) {
+    const node = Math.floor(rank / perNode);
+    const localRanks = Array.from({ length: perNode }, (_, i) => node * perNode + i);
+    clients.push((rigs[node] as Rig).client({ rank, localRanks }));
+  }
+  const { order } = rigs[0] as Rig;
+  const read = async (client: Client, rank: number): Promise<number[][]> => {
+    const result: number[][] = [];
+    for (let step = 0; step < steps; step++) {
+      const batch = await client.batch(step);
+      const { positions } = order.deal(batch.position, 40, world, rank);
+      assert.deepEqual(batch.positions, [...positions], `step ${step}, rank ${rank}`);
+      const located = [...positions].map((position) => order.locate(position));
+      assert.deepEqual(
+        batch.sources,
+        located.map(({ source }) => source),
+      );
+      assert.deepEqual(
+        batch.ids,
+        located.map(({ source, sample }) => (FIRST[source] as number) + sample),
+        `ids of step ${step}, rank ${rank}`,
+      );
+      result.push(batch.ids);
+      if (rank % 2 === 1) await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    return result;
+  };
+  const byRank = await Promise.all(clients.map(read));
+  for (const client of clients) client.member?.leave();
+  return Array.from({ length: steps }, (_, step) => byRank.flatMap((batches) => batches[step] as number[]));
+}
+
+const impatient = { rows: 0, bytes: 0 };
+
+for (const [name, sizes, nodes, patience] of [
+  ["windows, one node", windows, 1],
+  ["windows, two nodes, small reads while they fill", windows, 2, impatient],
+  ["held in memory", { seed: 5n, globalBatch: 40 }, 1],
+  ["some held, some in windows, two nodes", { seed: 5n, globalBatch: 40, shuffleMemory: 24_000 }, 2],
+  ["not shuffled", { seed: 5n, globalBatch: 40, shuffle: "none" }, 2],
+] as const) {
+  test(`a mixture in phases and with a ramp, each row where the order says: ${name}`, async () => {
+    const options = { sizes, batch: 10, world: 4, phases, ramp, ...(patience && { patience }) };
+    const rigs = await Promise.all(Array.from({ length: nodes }, () => Rig.mix(folders, options)));
+    try {
+      await readAll(rigs, 4, 100);
+    } finally {
+      await Promise.all(rigs.map((rig) => rig.close()));
+    }
+  });
+}
+
+test("a mixture goes on in the middle, at another world size, with a source that left and one that came", async () => {
+  const whole = await Rig.mix(folders, { sizes: windows, batch: 10, world: 4, phases, ramp });
+  try {
+    const steps = await readAll([whole], 4, 70);
+    for (const at of [27, 45, 60]) {
+      const state = stateOf(whole.plan, at * 40);
+      const rig = await Rig.mix(folders, { sizes: windows, batch: 20, world: 2, phases, ramp, state });
+      try {
+        const rest = await readAll([rig], 2, 10);
+        for (const [i, ids] of rest.entries()) {
+          assert.deepEqual(new Set(ids), new Set(steps[at + i]), `step ${at + i}`);
+        }
+      } finally {
+        await rig.close();
+      }
+    }
+  } finally {
+    await whole.close();
+  }
+});
+
+test("a source that nobody needs any more is not opened", async () => {
+  const start = await Rig.mix(folders, { sizes: windows, batch: 10, world: 1, phases });
+  const state = stateOf(start.plan, 2800);
+  await start.close();
+  const rig = await Rig.mix(folders, { sizes: windows, batch: 10, world: 1, phases, state });
+  try {
+    assert.deepEqual(
+      Array.from(rig.order.sources, (source) => source !== undefined),
+      [false, true, true],
+    );
+  } finally {
+    await rig.close();
+  }
+});

@@ -1,0 +1,270 @@
+/** Mixtures and segments: the arithmetic of `Timeline` against running through the lanes one row after another. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { planOrder, type Job, type PlannedOrder } from "../../src/order/job.ts";
+import { laneRows } from "../../src/order/lanes.ts";
+import { Order } from "../../src/order/order.ts";
+import { parseState, stateOf, timelineOf } from "../../src/order/state.ts";
+import type { OrderView } from "../../src/order/types.ts";
+
+/** A view of some samples in blocks of 4, so that lanes follow from the number of samples. */
+function viewOf(name: string, samples: number): OrderView {
+  const blocks = Math.ceil(samples / 4);
+  const fingerprint = Buffer.from(`${name}-${samples}`.padEnd(16, "0").slice(0, 16)).toString("hex");
+  return { fingerprint, samples, bytes: samples * 100, blocks, largestBlock: 4, rowBytes: 100 };
+}
+
+interface Wish {
+  sizes: number[];
+  phases: { from: number; weights: number[] }[];
+  ramp: { from: number; size: number }[];
+}
+
+function jobOf({ sizes, phases, ramp }: Wish, grown = 0): Job {
+  return {
+    sources: sizes.map((samples, i) => ({
+      name: `s${i}`,
+      view: viewOf(`s${i}`, samples + (i === 0 ? grown : 0)),
+      past: i === 0 && grown > 0 ? [viewOf("s0", samples)] : [],
+    })),
+    phases,
+    ramp,
+    // Little memory: windows and lanes, nothing held.
+    options: { seed: 3n, shuffleMemory: 1000 },
+  };
+}
+
+const weightsOf = (n: number) =>
+  fc
+    .array(fc.constantFrom(0, 0.1, 0.2, 0.7, 1, 3), { minLength: n, maxLength: n })
+    .filter((w) => w.filter((x) => x > 0).length > 0);
+
+const wishes: fc.Arbitrary<Wish> = fc.integer({ min: 1, max: 4 }).chain((n) =>
+  fc.record({
+    sizes: fc.array(fc.integer({ min: 5, max: 140 }), { minLength: n, maxLength: n }),
+    phases: fc
+      .array(fc.record({ from: fc.integer({ min: 1, max: 300 }), weights: weightsOf(n) }), { maxLength: 3 })
+      .chain((later) => weightsOf(n).map((weights) => [{ from: 0, weights }, ...unique(later)])),
+    ramp: fc
+      .array(fc.record({ from: fc.integer({ min: 1, max: 300 }), size: fc.constantFrom(4, 8, 12, 24) }), {
+        maxLength: 2,
+      })
+      .map((later) => [{ from: 0, size: 12 }, ...unique(later)]),
+  }),
+);
+
+function unique<T extends { from: number }>(list: T[]): T[] {
+  return list
+    .sort((a, b) => a.from - b.from)
+    .filter(({ from }, i, all) => all.findIndex((other) => other.from === from) === i);
+}
+
+/** Names of rows: source, pass, lane, row. */
+function walk(plan: PlannedOrder, to: number): string[] {
+  const timeline = timelineOf(plan.entries, plan.segments);
+  return Array.from({ length: to }, (_, position) => {
+    const { source, pass, lane, row } = timeline.locate(position);
+    return `${source} ${pass} ${lane} ${row}`;
+  });
+}
+
+const LENGTH = 700;
+
+test("positionAt finds every position again, and says never for rows of other views", () => {
+  fc.assert(
+    fc.property(wishes, fc.nat({ max: 40 }), fc.nat({ max: 200 }), (wish, grown, at) => {
+      let plan = planOrder(jobOf(wish), undefined);
+      plan = planOrder(jobOf(wish, grown), stateOf(plan, at));
+      const timeline = timelineOf(plan.entries, plan.segments);
+      const seen = new Set<string>();
+      for (let position = 0; position < LENGTH; position++) {
+        const { source, pass, lane, row } = timeline.locate(position);
+        assert.equal(timeline.positionAt(source, pass, lane, row), position);
+        assert.ok(row < laneRows(plan.entries[source]!, lane));
+        const key = `${source} ${pass} ${lane} ${row}`;
+        assert.ok(!seen.has(key), `${key} comes twice`);
+        seen.add(key);
+      }
+      // Rows in front of the furthest one of each lane were all served: nothing is left out.
+      for (const key of seen) {
+        const [source, pass, lane, row] = key.split(" ").map(Number) as [number, number, number, number];
+        if (row === 0) continue;
+        const before = timeline.positionAt(source, pass, lane, row - 1);
+        const fresh = before === -1 && !seen.has(`${source} ${pass} ${lane} ${row - 1}`);
+        assert.ok(!fresh || isAfterGap(plan, source), `row ${row - 1} before ${key} is never served`);
+      }
+    }),
+    { numRuns: 60 },
+  );
+});
+
+/** A source that leaves the mix takes the rows that other lanes of the run were to serve with it. */
+function isAfterGap(plan: PlannedOrder, source: number): boolean {
+  const name = plan.entries[source]!.name;
+  return !plan.segments.at(-1)!.sources.some((number) => plan.entries[number]!.name === name);
+}
+
+test("each sample of a source exactly once in each of its passes", () => {
+  fc.assert(
+    fc.property(wishes, fc.nat({ max: 40 }), fc.nat({ max: 200 }), (wish, grown, at) => {
+      const before = planOrder(jobOf(wish), undefined);
+      const plan = planOrder(jobOf(wish, grown), stateOf(before, at));
+      const counts = new Map<string, number>();
+      for (const key of walk(plan, LENGTH)) {
+        const [source, pass] = key.split(" ");
+        const name = `${source} ${pass}`;
+        counts.set(name, (counts.get(name) ?? 0) + 1);
+      }
+      // Lanes stand a few rows apart: a pass is over when its source is further on than that. Then it has all samples of its
+      // view, no more and no less.
+      const { lanes } = plan.segments.at(-1)!;
+      for (const [name, count] of counts) {
+        const [source, pass] = name.split(" ").map(Number) as [number, number];
+        const { samples, name: own } = plan.entries[source]!;
+        assert.ok(count <= samples);
+        const later = [...counts.keys()].some((other) => {
+          const [s, p] = other.split(" ").map(Number) as [number, number];
+          return plan.entries[s]!.name === own && p >= pass + 2 + Math.ceil((3 * lanes) / samples);
+        });
+        if (later) assert.equal(count, samples, `pass ${pass} of ${own}`);
+      }
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test("a resume at any position, also twice, goes on with the very same sequence", () => {
+  fc.assert(
+    fc.property(wishes, fc.array(fc.nat({ max: 400 }), { minLength: 1, maxLength: 4 }), (wish, stops) => {
+      const job = jobOf(wish);
+      const whole = planOrder(job, undefined);
+      const expected = walk(whole, LENGTH);
+      let plan = whole;
+      for (const at of stops.sort((a, b) => a - b)) {
+        const state = parseState(JSON.stringify(stateOf(plan, at)));
+        plan = planOrder(job, state);
+        assert.equal(plan.position, at);
+        assert.deepEqual(walk(plan, LENGTH), expected);
+      }
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test("G alone changes no sample, only where optimizer batches begin", () => {
+  fc.assert(
+    fc.property(wishes, fc.nat({ max: 300 }), fc.constantFrom(4, 6, 24, 48), (wish, at, size) => {
+      const job = { ...jobOf(wish), phases: [wish.phases[0]!] };
+      const before = planOrder(job, undefined);
+      const changed = planOrder({ ...job, ramp: [{ from: 0, size }] }, stateOf(before, at));
+      assert.deepEqual(walk(changed, LENGTH), walk(before, LENGTH));
+      const last = changed.segments.at(-1)!;
+      assert.equal(last.globalBatch, size);
+      assert.ok(last.from < at + 24);
+    }),
+  );
+});
+
+test("appended shards: the pass in progress ends over the old ones, the next one is over all", () => {
+  const wish: Wish = { sizes: [60], phases: [{ from: 0, weights: [1] }], ramp: [{ from: 0, size: 12 }] };
+  const before = planOrder(jobOf(wish), undefined);
+  const plan = planOrder(jobOf(wish, 20), stateOf(before, 24));
+  assert.deepEqual(
+    plan.entries.map(({ samples }) => samples),
+    [60, 80],
+  );
+  const rows = walk(plan, 300);
+  assert.deepEqual(rows.slice(0, 60), walk(before, 60));
+  assert.equal(new Set(rows.slice(60, 140).filter((row) => row.startsWith("1 1 "))).size, 80);
+  const { epochs } = timelineOf(plan.entries, plan.segments);
+  assert.deepEqual(
+    [0, 1, 2, 3].map((epoch) => epochs.begin(epoch)),
+    [0, 60, 144, 228],
+  );
+});
+
+test("a ramp takes effect at the first optimizer batch at or after its sample count; with drop it is refused", () => {
+  const ramp = [
+    { from: 0, size: 8 },
+    { from: 20, size: 12 },
+    { from: 21, size: 24 },
+  ];
+  const job = jobOf({ sizes: [100], phases: [{ from: 0, weights: [1] }], ramp });
+  assert.deepEqual(
+    planOrder(job).segments.map(({ from, globalBatch }) => [from, globalBatch]),
+    [
+      [0, 8],
+      [24, 24],
+    ],
+  );
+  assert.throws(() => planOrder({ ...job, options: { ...job.options, last: "drop" } }), { code: "ATH_ORDER_OPTION" });
+});
+
+test("in every step each rank's count of a source is within 2 of batch × weight: 3 sources, 8 ranks, 64 lanes", () => {
+  const sizes = [2000, 1500, 1200];
+  for (const weights of [
+    [0.7, 0.2, 0.1],
+    [0.5, 0.3, 0.2],
+    [1, 1, 1],
+  ]) {
+    for (const batch of [4, 8, 32]) {
+      const step = 8 * batch;
+      const job = jobOf({ sizes, phases: [{ from: 0, weights }], ramp: [{ from: 0, size: step }] });
+      const plan = planOrder({ ...job, options: { ...job.options, lanes: 64 } });
+      assert.equal(plan.segments[0]!.lanes, 64);
+      const timeline = timelineOf(plan.entries, plan.segments);
+      const order = new Order(timeline, []);
+      const sum = weights.reduce((a, b) => a + b, 0);
+      for (let start = 0; start < 400 * step; start += step) {
+        for (let rank = 0; rank < 8; rank++) {
+          const counts = weights.map(() => 0);
+          for (const position of order.deal(start, step, 8, rank).positions)
+            counts[timeline.locate(position).source]!++;
+          for (const [i, count] of counts.entries()) {
+            const share = (batch * weights[i]!) / sum;
+            assert.ok(
+              Math.abs(count - share) <= 2,
+              `source ${i}: ${count} of ${batch}, share ${share}, weights ${weights.join()}`,
+            );
+          }
+        }
+      }
+    }
+  }
+});
+
+test("the ranks of a step share its positions at any world size, over borders of segments and passes", () => {
+  fc.assert(
+    fc.property(wishes, fc.constantFrom(1, 2, 4), fc.nat({ max: 100 }), (wish, world, k) => {
+      const plan = planOrder(jobOf(wish));
+      const order = new Order(timelineOf(plan.entries, plan.segments), []);
+      const start = 4 * k;
+      const all = Array.from({ length: world }, (_, rank) => [...order.deal(start, 4, world, rank).positions]);
+      assert.deepEqual(
+        all.flat().sort((a, b) => a - b),
+        [0, 1, 2, 3].map((i) => start + i),
+      );
+      for (const [rank, positions] of all.entries()) {
+        for (const position of positions) assert.equal(order.owner(position, start, 4, world), rank);
+      }
+    }),
+  );
+});
+
+test("rowAt: every row in front of it was served before, and frontier is the first position not served", () => {
+  fc.assert(
+    fc.property(wishes, fc.nat({ max: 400 }), (wish, at) => {
+      const plan = planOrder(jobOf(wish));
+      const timeline = timelineOf(plan.entries, plan.segments);
+      for (let position = at; position < at + 60; position++) {
+        const { source, pass, lane, row } = timeline.locate(position);
+        const first = timeline.rowAt(source, lane, at);
+        assert.ok(first !== undefined);
+        assert.ok(first.pass < pass || (first.pass === pass && first.row <= row));
+        assert.ok(timeline.frontier(source, first.pass, lane, first.row) < Infinity);
+        assert.ok(timeline.serves(source, at));
+      }
+    }),
+  );
+});
