@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from athanor._proof import hash_rows
-from athanor.reference import Order, Resolved, Totals, resolve, shard_key
+from athanor.reference import Options, Order, Totals, resolve, run_of_one, shard_key
 from athanor.reference.chance import EXTENTS, MASK, WINDOW, feistel, mix, permutation
+from athanor.reference.resolve import How, is_held
 
 FIXTURE = Path(__file__).resolve().parents[2] / "test" / "fixtures" / "order-v1.json"
 
@@ -19,15 +20,18 @@ FIXTURE = Path(__file__).resolve().parents[2] / "test" / "fixtures" / "order-v1.
 def order_of(extents, options):
     """An order from its numbers. `options`: seed, shuffle, lanes, window, last, global_batch, from."""
     o = options
-    return Order(
-        extents,
-        Resolved(o["seed"], o["shuffle"], False, o["lanes"], o["window"], 1, o["last"], o["global_batch"], o["from"]),
+    how = How(o["shuffle"], o["lanes"], o["window"], 1)
+    run = run_of_one(
+        "data", "", sum(extents), how, seed=o["seed"], global_batch=o["global_batch"], last=o["last"], start=o["from"]
     )
+    return Order(run, lambda source: extents)
 
 
 def resolved_of(view, options):
-    r = resolve(Totals(**view), seed=0, global_batch=1, **options)
-    return {"shuffle": r.shuffle, "held": r.held, "lanes": r.lanes, "extent": r.extent, "window": r.window}
+    totals, asked = Totals(**view), Options(**options)
+    how = resolve(totals, asked)
+    held = is_held(totals, how, asked)
+    return {"shuffle": how.shuffle, "held": held, "lanes": how.lanes, "extent": how.extent, "window": how.window}
 
 
 def deal(order, start, step, world):

@@ -27,8 +27,9 @@ def test_each_sample_once_a_pass_and_equal_batches_at_every_world_size():
         }
         order = order_vectors.order_of(extents, options)
         for epoch in range(2):
-            served = [order.locate(p).sample for p in range(epoch * order.samples, (epoch + 1) * order.samples)]
-            assert sorted(served) == list(range(order.samples))
+            samples = sum(extents)
+            served = [order.locate(p).sample for p in range(epoch * samples, (epoch + 1) * samples)]
+            assert sorted(served) == list(range(samples))
         for batch in range(4):
             for world, step in ((1, 24), (2, 12), (8, 8), (24, 24)):
                 dealt = [

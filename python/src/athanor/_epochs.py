@@ -74,14 +74,6 @@ class Epochs:
         epochs = view["epochs"]
         return cls(epochs["spans"], epochs["batches"], step, str(epochs["last"]))
 
-    def answer(self) -> dict[str, Any]:
-        """The field `epochs` of an answer."""
-        return {
-            "last": self.last,
-            "spans": [list(span) for span in self.spans],
-            "batches": [list(batch) for batch in self.batches],
-        }
-
     def begin(self, epoch: int) -> int:
         """B(e): first position of an epoch."""
         at = self._done(epoch)

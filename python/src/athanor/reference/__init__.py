@@ -11,21 +11,29 @@
 from __future__ import annotations
 
 from .megatron import read_megatron
-from .order import Order, Resolved, Totals, resolve
+from .order import Order, run_of_one
+from .plan import Job, plan
+from .resolve import Options, Totals, resolve
 from .samples import shard_key
-from .state import order_of, state_of
+from .segments import Run
+from .state import go_on, run_of, state_of
 from .tfrecord import read_tfrecord
 from .view import View
 
 __all__ = [
+    "Job",
+    "Options",
     "Order",
-    "Resolved",
+    "Run",
     "Totals",
     "View",
-    "order_of",
+    "go_on",
+    "plan",
     "read_megatron",
     "read_tfrecord",
     "resolve",
+    "run_of",
+    "run_of_one",
     "shard_key",
     "state_of",
 ]

@@ -15,6 +15,7 @@ import numpy as np
 from .._columns import Factory
 from .._slices import Slices
 from ..errors import AthanorError, error
+from .chance import I64
 from .example import Feature, example_of
 from .tfrecord import Batch
 
@@ -40,21 +41,31 @@ class Column:
     def is_mask(self) -> bool:
         return self.storage in ("prefix", "length")
 
+    @property
+    def delivered(self) -> str:
+        """What a user gets, in words."""
+        kind = "float32" if self.storage == "f32" else "int64"
+        return kind if self.scalar and not self.is_mask else f"{kind}[{self.width}]"
+
     def empty(self, rows: int) -> Array:
         shape = (rows,) if self.is_mask or self.scalar else (rows, self.width)
         return np.zeros(shape, _STORED[self.storage])
 
-    def deliver(self, factory: Factory, stored: Array, slices: Slices) -> Any:
-        """`stored`: rows of `empty`'s kind → memory of the user, as int64 or float32; of lists their `slices`."""
-        dtype: np.dtype[Any] = np.dtype(np.float32 if self.storage == "f32" else np.int64)
-        given, target = factory((len(stored),) if self.scalar else (len(stored), slices.width), dtype)
+    def memory(self, factory: Factory, rows: int, slices: Slices) -> tuple[Any, Array]:
+        """Memory of the user for so many rows, of lists their `slices`; and a view of it."""
+        shape = (rows,) if self.scalar and not self.is_mask else (rows, slices.width)
+        return factory(shape, np.dtype(np.float32 if self.storage == "f32" else np.int64))
+
+    def deliver(self, stored: Array, target: Array, rows: I64, slices: Slices) -> None:
+        """`stored`: rows of `empty`'s kind → these rows of the user's memory, as int64 or float32."""
         if self.is_mask:
-            target[...] = slices.positions < stored[:, None]
+            target[rows] = slices.positions < stored[:, None]
         elif self.scalar:
-            target[...] = stored
+            target[rows] = stored
         else:
-            slices.copy(target, stored)
-        return given
+            part = np.empty((len(rows), slices.width), target.dtype)
+            slices.copy(part, stored)
+            target[rows] = part
 
     def put(self, feature: Feature | None, target: Array, row: int) -> tuple[bool, str]:
         """Writes one record's feature; (was it cut, what is wrong with it or "")."""

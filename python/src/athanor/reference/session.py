@@ -17,7 +17,7 @@ from .._columns import Factory
 from .._connection import Taken
 from .._request import Request
 from .._state import State
-from .view import SOURCE_NAME, Gathered, View
+from .view import Gathered, View
 
 
 class DirectSession:
@@ -39,24 +39,33 @@ class DirectSession:
         """What an agent answers to the hello, as far as a loader reads it."""
         view = self._view
         if view is None:
-            view = self._view = View(self.request.view, self.request.order, state, override, self.request.quarantine)
-        resolved = view.order.resolved
+            request = self.request
+            view = self._view = View(request.view, request.order, state, override, request.mix, request.quarantine)
+        run, epochs = view.run, view.order.epochs
+        segment = [segment for segment in run.segments if segment.start <= view.position][-1]
+        weights = dict(zip(segment.sources, segment.weights))
+        sources = [
+            {
+                "name": joined.name,
+                "samples": str(joined.samples),
+                "weight": weights.get(number, 0),
+                "shuffle": joined.how.shuffle,
+                "held": view.held(number),
+                "lanes": joined.how.lanes,
+                "window": joined.how.window,
+                "extent": joined.how.extent,
+            }
+            for number, joined in enumerate(run.sources)
+        ]
         return {
-            "samples": str(view.order.samples),
+            "samples": str(sum(run.sources[number].samples for number in segment.sources)),
             "columns": [{"name": column.name} for column in view.columns],
-            "sources": [
-                {
-                    "name": SOURCE_NAME,
-                    "samples": str(view.order.samples),
-                    "weight": 65536,
-                    "shuffle": resolved.shuffle,
-                    "held": resolved.held,
-                    "lanes": resolved.lanes,
-                    "window": resolved.window,
-                    "extent": resolved.extent,
-                }
-            ],
-            "epochs": view.order.epochs.answer(),
+            "sources": sources,
+            "epochs": {
+                "last": epochs.last,
+                "spans": [list(span) for span in epochs.spans],
+                "batches": [list(batch) for batch in epochs.batches],
+            },
             "position": str(view.position),
             "state": view.state(view.position),
         }
@@ -108,9 +117,6 @@ class DirectSession:
 
     def _deliver(self, rows: Gathered) -> dict[str, Any]:
         began = time.perf_counter_ns()
-        batch = {
-            column.name: column.deliver(self._factory, stored, self.request.slices)
-            for column, stored in zip(rows.columns, rows.stored)
-        }
+        batch = self._opened(None).deliver(rows, self._factory, self.request.slices)
         self.copy_ns += time.perf_counter_ns() - began
         return batch

@@ -1,6 +1,6 @@
-"""The order's state: made, checked, and turned into an order again (docs/reference/order.md, "State").
+"""The run's state: made, checked, and turned into a run again (docs/reference/order.md, "State").
 
->>> state_of(resolved, 40960, "data", "0123456789abcdef0123456789abcdef", 10_000_000)["position"]
+>>> state_of(run, 40960)["position"]
 '40960'
 """
 
@@ -11,96 +11,113 @@ from typing import Any
 
 from .._state import State, checked
 from ..errors import AthanorError, error
-from .order import GIB, Resolved, Totals, is_held, refuse_streams, resolve
+from .mixture import PERIOD
+from .plan import Job, compact, plan
+from .resolve import How
+from .segments import Joined, Run, Segment
 
-_WEIGHT_SUM = 65536
 _MOST = 2**53 - 1
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,19}")
 _MODES = {"shuffle": ("window", "global", "none"), "last": ("carry", "drop", "pad")}
+_SOURCE = {"name", "view", "samples", "L", "window", "extent", "shuffle"}
+_SEGMENT = {"from", "sources", "weights", "L", "last", "G"}
 
 
-def state_of(resolved: Resolved, position: int, name: str, view: str, samples: int) -> State:
-    """One source in one segment, at a position."""
+def state_of(run: Run, position: int) -> State:
+    run = compact(run, position)
     return {
         "version": 1,
-        "seed": str(resolved.seed),
+        "seed": str(run.seed),
         "position": str(position),
-        "sources": [{"name": name, "view": view, "samples": str(samples)}],
+        "sources": [
+            {
+                "name": joined.name,
+                "view": joined.view,
+                "samples": str(joined.samples),
+                "L": joined.how.lanes,
+                "window": joined.how.window,
+                "extent": joined.how.extent,
+                "shuffle": joined.how.shuffle,
+            }
+            for joined in run.sources
+        ],
         "segments": [
             {
-                "from": str(resolved.start),
-                # No earlier segment: every lane had delivered nothing of the source.
-                "sources": [{"view": 0, "weight": _WEIGHT_SUM, "offset": []}],
-                "L": resolved.lanes,
-                "window": resolved.window,
-                "extent": resolved.extent,
-                "shuffle": resolved.shuffle,
-                "last": resolved.last,
-                "G": resolved.global_batch,
+                "from": str(segment.start),
+                "sources": list(segment.sources),
+                "weights": list(segment.weights),
+                "L": segment.lanes,
+                "last": segment.last,
+                "G": segment.global_batch,
             }
+            for segment in run.segments
         ],
     }
 
 
-def order_of(
-    totals: Totals, fingerprint: str, order: dict[str, Any], state: State | None, override: bool
-) -> tuple[Resolved, int]:
-    """The order to go by and the position where it goes on.
-
-    `order`: the hello's field; what the segment of `state` holds wins over it. Raises ATH_STATE_INVALID, and
-    ATH_STATE_MISMATCH for another view, seed or global batch, unless `override`: then a new order begins at the next
-    optimizer-batch border."""
-    options = {name: value for name, value in order.items() if value is not None}
-    options["seed"] = int(options["seed"])
-    if state is None:
-        resolved = resolve(totals, **options)
-        return resolved, resolved.start
+def run_of(state: State) -> Run:
+    """Raises ATH_STATE_INVALID."""
     state = _valid(state)
-    source, segment = state["sources"][0], state["segments"][0]
-    position, start = int(state["position"]), int(segment["from"])
-    if len(state["segments"]) > 1 or len(state["sources"]) > 1:
-        raise error(
-            "ATH_STATE_MISMATCH",
-            f"state has {len(state['sources'])} sources and {len(state['segments'])} segments; this version reads one "
-            "of each",
-            remedy="use the version of Athanor that wrote it",
+    sources = tuple(
+        Joined(
+            source["name"],
+            source["view"],
+            int(source["samples"]),
+            How(source["shuffle"], source["L"], source["window"], source["extent"]),
         )
-    if position < start:
-        raise _invalid(f"position {position} lies before its segment, which begins at {start}")
+        for source in state["sources"]
+    )
+    segments = tuple(
+        Segment(
+            int(segment["from"]),
+            tuple(segment["sources"]),
+            tuple(segment["weights"]),
+            segment["L"],
+            segment["last"],
+            segment["G"],
+        )
+        for segment in state["segments"]
+    )
+    return Run(int(state["seed"]), sources, segments)
+
+
+def go_on(job: Job, state: State | None, override: bool = False) -> tuple[Run, int]:
+    """The run of a job and the position where it goes on.
+
+    What the segments of `state` hold wins over the job. Raises ATH_STATE_INVALID, and ATH_STATE_MISMATCH for another
+    seed or view, unless `override`: then a new order begins at the next optimizer-batch border."""
+    if state is None:
+        return plan(job), 0
+    old, position = run_of(state), int(state["position"])
+    if position < old.segments[0].start:
+        raise _invalid(f"position {position} lies before its segment, which begins at {old.segments[0].start}")
+    samples = {view: totals.samples for view, totals in job.views.values()}
     differs = [
         f"{what}: state has {found}, this job has {expected}"
         for what, found, expected in (
-            ("view fingerprint (data, columns, max_length or tokenizer)", source["view"], fingerprint),
-            ("samples", source["samples"], str(totals.samples)),
-            ("seed", state["seed"], str(options["seed"])),
-            ("samples of one optimizer batch", segment["G"], options["global_batch"]),
+            ("seed", old.seed, job.seed),
+            *(
+                (f"samples of {joined.name}", joined.samples, samples.get(joined.view, joined.samples))
+                for joined in old.sources
+            ),
         )
         if found != expected
     ]
-    if differs and not override:
+    try:
+        if not differs:
+            return plan(job, old, position), position
+    except AthanorError as mismatch:
+        if mismatch.code != "ATH_STATE_MISMATCH" or not override:
+            raise
+    if not override:
         raise error(
             "ATH_STATE_MISMATCH",
             f"the state belongs to another order ({'; '.join(differs)})",
-            remedy="use the data, seed and global batch of the run that wrote it, or override=True to begin a new "
-            "order here",
+            remedy="use the data and seed of the run that wrote it, or override=True to begin a new order here",
         )
-    if differs:
-        begin = start + -(-(position - start) // segment["G"]) * segment["G"]
-        return resolve(totals, **options, start=begin), begin
-    held = segment["shuffle"] == "global" and is_held(totals, options.get("shuffle_memory", GIB))
-    refuse_streams(totals, segment["shuffle"], held)
-    resolved = Resolved(
-        options["seed"],
-        segment["shuffle"],
-        held,
-        segment["L"],
-        segment["window"],
-        segment["extent"],
-        segment["last"],
-        segment["G"],
-        start,
-    )
-    return resolved, position
+    begun = [segment for segment in old.segments if segment.start <= position]
+    start = begun[-1].border(position)
+    return plan(job, start=start), start
 
 
 def _valid(state: State) -> State:
@@ -108,25 +125,41 @@ def _valid(state: State) -> State:
     state = checked(state)
     _decimal(state, "seed", 2**64 - 1)
     _decimal(state, "position")
-    _fields(state, "sources", {"name", "view", "samples"})
-    _fields(state, "segments", {"from", "sources", "L", "window", "extent", "shuffle", "last", "G"})
+    _fields(state, "sources", _SOURCE)
+    _fields(state, "segments", _SEGMENT)
     for source in state["sources"]:
         _decimal(source, "samples")
         if not isinstance(source["name"], str) or not re.fullmatch(r"[0-9a-f]{32}", str(source["view"])):
             raise _invalid("a source must have a name and a view of 32 hex digits")
+        for name, least in (("L", 1), ("window", 1), ("extent", 0)):
+            _whole(name, source[name], least)
+        if int(source["samples"]) < source["L"]:
+            raise _invalid(f"a source of {source['samples']} samples cannot have {source['L']} lanes")
+        _mode(source, "shuffle")
+    starts = []
     for segment in state["segments"]:
         _decimal(segment, "from")
-        for name, least in (("L", 1), ("window", 1), ("extent", 0), ("G", 1)):
-            value = segment[name]
-            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST:
-                raise _invalid(f"{name} must be a whole number of at least {least}, got {value!r}")
-        for name, allowed in _MODES.items():
-            if segment[name] not in allowed:
-                raise _invalid(f"{name} must be one of {', '.join(allowed)}, got {segment[name]!r}")
-        _fields(segment, "sources", {"view", "weight", "offset"})
-        for part in segment["sources"]:
-            if part["view"] not in range(len(state["sources"])):
-                raise _invalid(f"a segment names source {part['view']!r}, but there are {len(state['sources'])}")
+        starts.append(int(segment["from"]))
+        _whole("L", segment["L"], 1)
+        _whole("G", segment["G"], 1)
+        _mode(segment, "last")
+        numbers, weights = segment["sources"], segment["weights"]
+        if (
+            not isinstance(numbers, list)
+            or not isinstance(weights, list)
+            or len(numbers) != len(weights)
+            or not numbers
+        ):
+            raise _invalid("a segment must have as many weights as sources, and at least one")
+        for number, weight in zip(numbers, weights):
+            _whole("a source's number", number, 0, len(state["sources"]) - 1)
+            _whole("a weight", weight, 1, PERIOD)
+        if sum(weights) != PERIOD or len(set(numbers)) != len(numbers):
+            raise _invalid(f"weights must add up to {PERIOD}, and sources stand once, got {numbers} and {weights}")
+    if starts != sorted(set(starts)):
+        raise _invalid(f"segments must ascend, got {starts}")
+    if len({segment["last"] for segment in state["segments"]}) > 1:
+        raise _invalid("all segments must have the same last rule")
     return state
 
 
@@ -134,6 +167,16 @@ def _decimal(holder: dict[str, Any], name: str, most: int = _MOST) -> None:
     value = holder[name]
     if not isinstance(value, str) or not _DECIMAL.fullmatch(value) or int(value) > most:
         raise _invalid(f"{name} must be a decimal string of at most {most}, got {value!r}")
+
+
+def _whole(name: str, value: Any, least: int, most: int = _MOST) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise _invalid(f"{name} must be a whole number of {least} to {most}, got {value!r}")
+
+
+def _mode(holder: dict[str, Any], name: str) -> None:
+    if holder[name] not in _MODES[name]:
+        raise _invalid(f"{name} must be one of {', '.join(_MODES[name])}, got {holder[name]!r}")
 
 
 def _fields(holder: dict[str, Any], name: str, keys: set[str]) -> None:

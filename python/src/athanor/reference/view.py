@@ -1,4 +1,4 @@
-"""A view: index, columns and order of one source, and its samples. Everything that `Loader(agent="none")` stands on.
+"""A view: the sources of a run, their order, and its samples. Everything that `Loader(agent="none")` stands on.
 
 >>> what = {"source": "/data", "index_dir": None, "columns": None, "max_length": 512, "pad_id": 0, "strict": False}
 >>> view = View(what, {"seed": "7", "global_batch": 64})
@@ -7,26 +7,28 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from .._columns import Factory
+from .._slices import Slices
 from .._state import State
 from .chance import I64, U64
-from .columns import Array, Column, Rows, columns_of
-from .cut import cut_index, sample_rule
-from .index import extents, stored_index, view_fingerprint
-from .order import Order, Totals, Window
-from .samples import Samples
-from .scan import scan_all
-from .state import order_of, state_of
+from .columns import Array, Rows
+from .order import Order
+from .passes import Window
+from .plan import Job
+from .resolve import Options, is_held, share
+from .source import Source, shared_columns
+from .state import go_on, state_of
 
 SOURCE_NAME = "data"
 
 
 class View:
-    """`view`, `order`: the fields of the protocol's hello. `state`: goes on with its order at its position."""
+    """`view`, `order`, `mix`, `quarantine`: fields of the protocol's hello. `state`: goes on with its run at its
+    position."""
 
     def __init__(
         self,
@@ -34,97 +36,133 @@ class View:
         order: dict[str, Any],
         state: State | None = None,
         override: bool = False,
+        mix: dict[str, Any] | None = None,
         quarantine: dict[str, Any] | None = None,
     ) -> None:
-        found, index = stored_index(view["source"], view["index_dir"])
-        keep = quarantine is not None and quarantine["on_corrupt"] == "replace"
-        records = scan_all(found, view["source"], keep) if index is None else index
-        rule = sample_rule(records, view.get("sample_rule"))
-        self.index, cuts = cut_index(records, rule, view["max_length"])
-        self.columns = columns_of(self.index.fields, view, self.index.root)
-        self.fingerprint = view_fingerprint(
-            self.index.fingerprint, [column.name for column in self.columns], view["max_length"], rule
+        if mix is None:
+            one = {"name": SOURCE_NAME, "path": view["source"], "index_dir": view["index_dir"]}
+            mix = {"sources": [one], "by": "samples", "phases": [{"from": 0, "weights": [1.0]}]}
+        sources = [Source(part["name"], part["path"], part["index_dir"], view, quarantine) for part in mix["sources"]]
+        self._named = {source.name: source for source in sources}
+        self.columns = shared_columns(sources)
+        asked = {name: order[name] for name in ("shuffle", "shuffle_memory", "lanes", "window", "unit")
+                 if order.get(name) is not None}  # fmt: skip
+        self._options = Options(**asked)
+        job = Job(
+            seed=int(order["seed"]),
+            views={name: (source.fingerprint, source.totals) for name, source in self._named.items()},
+            phases=[(phase["from"], phase["weights"]) for phase in mix["phases"]],
+            ramp=[(start, size) for start, size in order.get("ramp") or [(0, order["global_batch"])]],
+            by=mix["by"],
+            last=order.get("last", "carry"),
+            options=self._options,
+            max_length=view["max_length"],
         )
-        resolved, self.position = order_of(self.totals, self.fingerprint, order, state, override)
-        self.order = Order(extents(self.index, resolved.extent), resolved)
-        self._samples = Samples(SOURCE_NAME, self.index, cuts, self.columns, view["strict"], quarantine)
-        self._windows: dict[int, dict[Window, Rows]] = {}  # by lane
+        self.run, self.position = go_on(job, state, override)
+        self.order = Order(self.run, self._extents)
+        self._windows: dict[tuple[int, int], dict[Window, Rows]] = {}  # by source and its lane
 
-    @cached_property
-    def totals(self) -> Totals:
-        shards = self.index.shards
-        return Totals(
-            samples=self.index.records,
-            bytes=self.index.bytes,
-            blocks=sum(1 if shard.is_stream and shard.records > 0 else shard.blocks for shard in shards),
-            largest_block=max(shard.largest_block for shard in shards),
-            row_bytes=sum(column.width * 4 for column in self.columns),
-            streams=any(shard.is_stream and shard.records > 0 for shard in shards),
-        )
+    def source(self, number: int) -> Source:
+        return self._named[self.run.sources[number].name]
+
+    def held(self, number: int) -> bool:
+        joined = self.run.sources[number]
+        return is_held(self.source(number).totals, joined.how, share(self._options, self._weight(number)))
 
     def state(self, position: int) -> State:
-        return state_of(self.order.resolved, position, SOURCE_NAME, self.fingerprint, self.order.samples)
+        return state_of(self.run, position)
 
     def rows(self, positions: I64) -> Gathered:
         """The samples at `positions`, in this order. A window is decoded once and kept until its lane has left it."""
-        places = [self.order.place(position) for position in positions.tolist()]
-        if self.order.resolved.shuffle == "global" and not self.totals.streams:
-            # Held or not: each row is wanted once an epoch, and a rank wants a few of them.
-            found = self.samples(np.array([item for _, item in places], np.int64))
-            found.ids[:, 0] = positions
-            return found
-        gathered = Gathered(self.columns, len(places))
-        touched: dict[int, dict[Window, Rows]] = {}
-        for row, (window, item) in enumerate(places):
-            rows = touched.setdefault(window.lane, {}).get(window)
+        gathered = Gathered(positions)
+        touched: dict[tuple[int, int], dict[Window, Rows]] = {}
+        for position in positions.tolist():
+            number, window, item = self.order.place(position)
+            source = self.source(number)
+            if self.run.sources[number].how.shuffle == "global" and not source.totals.streams:
+                # Held or not: each row is wanted once an epoch, and a rank wants a few of them.
+                gathered.take(number, source.read([(item, 1)]), 0)
+                continue
+            lane = number, window.lane
+            rows = touched.setdefault(lane, {}).get(window)
             if rows is None:
-                rows = self._windows.get(window.lane, {}).get(window)
+                rows = self._windows.get(lane, {}).get(window)
                 if rows is None:
-                    rows = self._samples.read(self.order.pieces(window))
-                touched[window.lane][window] = rows
-            gathered.take(row, rows, item)
+                    rows = source.read(self.order.passes(number).pieces(window))
+                touched[lane][window] = rows
+            gathered.take(number, rows, item)
         self._windows.update(touched)
-        gathered.ids[:, 0] = positions
         return gathered
 
     def samples(self, numbers: I64) -> Gathered:
-        """Samples by number in file order, each a small read of its own."""
-        gathered = Gathered(self.columns, len(numbers))
-        for row, number in enumerate(numbers.tolist()):
-            gathered.take(row, self._samples.read([(number, 1)]), 0)
+        """Samples of the first source by number in file order, each a small read of its own."""
+        gathered = Gathered(np.zeros(len(numbers), np.int64))
+        for number in numbers.tolist():
+            gathered.take(0, self.source(0).read([(number, 1)]), 0)
         return gathered
+
+    def deliver(self, gathered: Gathered, factory: Factory, slices: Slices) -> dict[str, Any]:
+        """Columns in the user's memory."""
+        batch: dict[str, Any] = {}
+        for column in self.columns:
+            given, target = column.memory(factory, len(gathered.ids), slices)
+            gathered.deliver(column.name, target, slices)
+            batch[column.name] = given
+        return batch
 
     def close(self) -> None:
         self._windows.clear()
-        self._samples.close()
+        for source in self._named.values():
+            source.close()
+
+    def _extents(self, number: int) -> list[int]:
+        return self.source(number).extents(self.run.sources[number].how.extent)
+
+    def _weight(self, number: int) -> int:
+        """The weight with which a source joined."""
+        segment = next(segment for segment in self.run.segments if number in segment.sources)
+        return segment.weights[segment.sources.index(number)]
 
 
 class Gathered:
-    """Rows of a batch. `ids`: {position, shard key, record, token | valid << 32} a row."""
+    """Rows of a batch. `ids`: {position, shard key, record, token | valid << 32 | source << 33} a row."""
 
-    def __init__(self, columns: list[Column], count: int) -> None:
-        self.columns = columns
-        self.stored: list[Array] = [column.empty(count) for column in columns]
-        self.ids: U64 = np.zeros((count, 4), np.uint64)
-        self.truncated = np.zeros(count, bool)
-        self.replaced = np.zeros(count, bool)
+    def __init__(self, positions: I64) -> None:
+        self.ids: U64 = np.zeros((len(positions), 4), np.uint64)
+        self.ids[:, 0] = positions
+        self.truncated = np.zeros(len(positions), bool)
+        self.replaced = np.zeros(len(positions), bool)
+        self._from: list[tuple[Rows, int]] = []
 
-    def take(self, row: int, rows: Rows, item: int) -> None:
-        for target, source in zip(self.stored, rows.stored):
-            target[row] = source[item]
-        self.ids[row] = rows.ids[item]
+    def take(self, number: int, rows: Rows, item: int) -> None:
+        """The next row is this one of source `number`."""
+        row = len(self._from)
+        self.ids[row, 1:] = rows.ids[item, 1:]
+        self.ids[row, 3] |= np.uint64(number << 33)
         self.truncated[row] = rows.truncated[item]
         self.replaced[row] = rows.replaced[item]
+        self._from.append((rows, item))
 
     def padded(self, positions: I64) -> Gathered:
         """As many rows as `positions`: the last one repeated; zeros if there is none."""
-        have = len(self.ids)
-        if have == len(positions):
-            return self
-        filled = Gathered(self.columns, len(positions))
+        filled = Gathered(positions)
+        have = len(self._from)
         if have > 0:
             rows = np.minimum(np.arange(len(positions)), have - 1)
-            filled.stored = [stored[rows] for stored in self.stored]
-            filled.ids, filled.truncated, filled.replaced = self.ids[rows], self.truncated[rows], self.replaced[rows]
-        filled.ids[:, 0] = positions
+            filled.ids[:, 1:] = self.ids[rows, 1:]
+            filled.truncated, filled.replaced = self.truncated[rows], self.replaced[rows]
+            filled._from = [self._from[row] for row in rows.tolist()]
         return filled
+
+    def deliver(self, name: str, target: Array, slices: Slices) -> None:
+        """A column into the user's memory."""
+        if not self._from:
+            target[...] = 0
+        together: dict[int, tuple[Rows, list[int], list[int]]] = {}
+        for row, (rows, item) in enumerate(self._from):
+            _, here, there = together.setdefault(id(rows), (rows, [], []))
+            here.append(row)
+            there.append(item)
+        for rows, here, there in together.values():
+            at = [column.name for column in rows.columns].index(name)
+            rows.columns[at].deliver(rows.stored[at][there], target, np.array(here, np.int64), slices)

@@ -1,0 +1,82 @@
+"""Weights and turns of a mixture (docs/reference/order.md, "Mixtures and segments": Weights, Schedule).
+
+>>> whole_weights([0.7, 0.2, 0.1])
+[45875, 13107, 6554]
+>>> turns = Turns((45875, 13107, 6554))
+>>> turns.source(0), turns.count(0, 10)
+(0, 7)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from ..errors import error
+from .chance import I64
+
+PERIOD = 65536
+
+
+def whole_weights(weights: Sequence[float]) -> list[int]:
+    """To whole numbers of sum 65536; those of weight 0 stay 0. Raises ATH_ORDER_OPTION for one that would get 0."""
+    total = 0.0
+    for weight in weights:
+        total += weight
+    if not total > 0:
+        raise error("ATH_ORDER_OPTION", "the weights of a mixture are all 0")
+    exact = [weight * PERIOD / total for weight in weights]
+    whole = [int(x) for x in exact]
+    fractions = sorted((i for i, x in enumerate(exact) if x > 0), key=lambda i: (whole[i] - exact[i], i))
+    for i in fractions[: PERIOD - sum(whole)]:
+        whole[i] += 1
+    for i, (weight, given) in enumerate(zip(weights, whole)):
+        if weight > 0 and given == 0:
+            raise error(
+                "ATH_ORDER_OPTION",
+                f"the weight of source {i} is too small: {weight} of {total}, at least 1 of {PERIOD} is needed",
+                remedy="raise it, or leave the source out with weight 0",
+            )
+    return whole
+
+
+class Turns:
+    """The schedule s(k) of a mixture: sources by their place in `weights`."""
+
+    def __init__(self, weights: tuple[int, ...]) -> None:
+        self._turns, self._counts = _schedule(weights)
+
+    def source(self, k: int) -> int:
+        return int(self._turns[k % PERIOD])
+
+    def count(self, source: int, k: I64 | int) -> I64:
+        """How often a source comes in s(0) … s(k − 1)."""
+        each = self._counts[source]
+        periods, rest = np.divmod(np.asarray(k, np.int64), PERIOD)
+        return np.asarray(periods * each[-1] + each[rest])
+
+
+@lru_cache(maxsize=16)
+def _schedule(weights: tuple[int, ...]) -> tuple[I64, list[I64]]:
+    """Tijdeman's chairman assignment: the turns of one period, and of each source its count before each of them."""
+    n = len(weights)
+    turns = np.zeros(PERIOD, np.int64)
+    if n > 1:
+        counts = [0] * n
+        for k in range(PERIOD):
+            best = -1
+            most = 0
+            for i, weight in enumerate(weights):
+                d = (2 * n - 2) * (weight * (k + 1) - PERIOD * counts[i])
+                if d < PERIOD:
+                    continue
+                left = (2 * n - 3) * PERIOD - d
+                # left / weight < most / weights[best], in whole numbers
+                if best < 0 or left * weights[best] < most * weight:
+                    best, most = i, left
+            turns[k] = best
+            counts[best] += 1
+    cumulated = [np.concatenate([np.zeros(1, np.int64), np.cumsum(turns == i, dtype=np.int64)]) for i in range(n)]
+    return turns, cumulated

@@ -1,0 +1,190 @@
+"""Which row of which source is served at which position, through plain and mixed segments (docs/reference/order.md,
+"Mixtures and segments").
+
+Pure arithmetic over a run: no samples, no files.
+
+>>> Sequence(run).row(17)
+Row(source=0, epoch=0, lane=1, row=8)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import error
+from .chance import I64
+from .mixture import Turns
+from .passes import lane_samples
+from .segments import Joined, Run, Segment, whole_batches
+
+
+class Row(NamedTuple):
+    """`source`: its number. `epoch`: the pass over it."""
+
+    source: int
+    epoch: int
+    lane: int
+    row: int
+
+
+class Sequence:
+    """The endless sequence of a run."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._parts: list[Plain | Mixed] = []
+        for i, (segment, mixed) in enumerate(zip(run.segments, run.mixed())):
+            before = self._parts[-1] if i > 0 else None
+            if not mixed:
+                self._parts.append(Plain(run, segment, before if isinstance(before, Plain) else None))
+            elif isinstance(before, Mixed):
+                self._parts.append(Mixed(run, segment, *before.at(segment.start)))
+            else:
+                chains = {} if before is None else before.chain(segment.start)
+                self._parts.append(Mixed(run, segment, chains, {}))
+
+    def part(self, position: int) -> Plain | Mixed:
+        for part in reversed(self._parts):
+            if part.start <= position:
+                return part
+        raise IndexError(f"position must be at least {self._parts[0].start}, got {position}")
+
+    def row(self, position: int) -> Row:
+        return self.part(position).row(position)
+
+    def lane(self, position: int) -> int:
+        """The lane that a position counts for when a step is dealt."""
+        part = self.part(position)
+        return (position - part.start) % part.lanes if isinstance(part, Mixed) else part.row(position).lane
+
+
+class Plain:
+    """A segment of one source that continues one of the same name: by pass and place."""
+
+    def __init__(self, run: Run, segment: Segment, before: Plain | None) -> None:
+        self.start = segment.start
+        self._run = run
+        self._number = segment.sources[0]
+        self._length = whole_batches(run.sources[self._number].samples, segment)
+        # The pass in progress: `head` more places of it.
+        self._old, self._epoch, self._place = (self._number, 0, 0) if before is None else before.at(self.start)
+        left = run.sources[self._old].samples - self._place
+        if segment.last == "drop":
+            left -= left % segment.global_batch
+        self._head = left if self._place > 0 else 0
+
+    def at(self, position: int) -> tuple[int, int, int]:
+        """(source, pass, place) of a position."""
+        ahead = position - self.start
+        if ahead < self._head:
+            return self._old, self._epoch, self._place + ahead
+        epochs, place = divmod(ahead - self._head, self._length)
+        return self._number, self._epoch + (self._place > 0) + epochs, place
+
+    def row(self, position: int) -> Row:
+        number, epoch, place = self.at(position)
+        row, lane = divmod(place, self._run.sources[number].how.lanes)
+        return Row(number, epoch, lane, row)
+
+    def chain(self, position: int) -> dict[str, list[Link]]:
+        """What mixed segments go on with from a position: the view in progress, and one that waits for its pass."""
+        number, epoch, place = self.at(position)
+        joined = self._run.sources[number]
+        lanes = np.arange(joined.how.lanes)
+        done = np.maximum(0, -(-(place - lanes) // joined.how.lanes))
+        links = [Link(number, epoch, epoch * _lane_rows(joined) + done, place > 0)]
+        if number != self._number:
+            new = self._run.sources[self._number]
+            links.append(Link(self._number, epoch + 1, (epoch + 1) * _lane_rows(new), False))
+        return {joined.name: links}
+
+
+@dataclass(frozen=True)
+class Link:
+    """A view of a source among the lanes of a mixture: its first pass, and the first row of each of its lanes."""
+
+    number: int
+    epoch: int
+    start: I64
+    begun: bool
+
+
+class Mixed:
+    """A segment of several sources, or behind one. `counts`: rows of each source name that the lanes have served."""
+
+    def __init__(self, run: Run, segment: Segment, chains: dict[str, list[Link]], counts: dict[str, I64]) -> None:
+        self.start = segment.start
+        self.lanes = segment.lanes
+        self._run = run
+        self._names = run.names(segment)
+        self._turns = Turns(segment.weights)
+        self._chains = {name: list(links) for name, links in chains.items()}
+        self._counts = {name: counts.get(name, np.zeros(self.lanes, np.int64)) for name in {*counts, *self._names}}
+        for name, number in zip(self._names, segment.sources):
+            links = self._chains.setdefault(name, [])
+            if not links or links[-1].number != number:
+                epoch = 0 if not links else self._free_pass(name)
+                if links and links[-1].epoch == epoch:
+                    links.pop()
+                links.append(Link(number, epoch, epoch * _lane_rows(run.sources[number]), False))
+            if any(self.lanes % run.sources[link.number].how.lanes != 0 for link in links):
+                raise error(
+                    "ATH_STATE_INVALID",
+                    f"the lanes of source {name} do not divide the {self.lanes} of the mixture",
+                    remedy="give what `state_dict()` returned, unchanged",
+                )
+
+    def at(self, position: int) -> tuple[dict[str, list[Link]], dict[str, I64]]:
+        """Chains and counts at a position: what the next segment goes on with."""
+        lanes = np.arange(self.lanes)
+        rows = np.maximum(0, -(-(position - self.start - lanes) // self.lanes))
+        counts = dict(self._counts)
+        for i, name in enumerate(self._names):
+            counts[name] = counts[name] + self._turns.count(i, lanes + rows) - self._turns.count(i, lanes)
+        return self._chains, counts
+
+    def row(self, position: int) -> Row:
+        j, lane = divmod(position - self.start, self.lanes)
+        i = self._turns.source(j + lane)
+        name = self._names[i]
+        k = int(self._counts[name][lane]) + int(self._turns.count(i, j + lane) - self._turns.count(i, lane))
+        links = self._chains[name]
+        for link, after in zip(links, [*links[1:], None]):
+            room = None if after is None else int(self._room(link, after.epoch)[lane])
+            if room is None or k < room:
+                break
+            k -= room
+        joined = self._run.sources[link.number]
+        m = lane % joined.how.lanes
+        x = int(link.start[m]) + lane // joined.how.lanes + k * (self.lanes // joined.how.lanes)
+        epoch, row = divmod(x, lane_samples(joined.samples, joined.how.lanes, m))
+        return Row(link.number, epoch, m, row)
+
+    def _room(self, link: Link, epoch: int) -> I64:
+        """How many rows each lane takes of a view that ends where pass `epoch` begins."""
+        joined = self._run.sources[link.number]
+        each, lanes = joined.how.lanes, np.arange(self.lanes)
+        m = lanes % each
+        left = epoch * _lane_rows(joined)[m] - link.start[m] - lanes // each
+        return np.asarray(np.maximum(0, -(-left // (self.lanes // each))))
+
+    def _free_pass(self, name: str) -> int:
+        """The first pass of which, and behind which, no lane has served a row of the last view of `name`."""
+        *earlier, link = self._chains[name]
+        served = self._counts[name]
+        for before, after in zip(earlier, [*earlier[1:], link]):
+            served = served - self._room(before, after.epoch)
+        joined = self._run.sources[link.number]
+        each, lanes = joined.how.lanes, np.arange(self.lanes)
+        m = lanes % each
+        last = link.start[m] + lanes // each + (served - 1) * (self.lanes // each)
+        passes: list[int] = (last // _lane_rows(joined)[m] + 1)[served > 0].tolist()
+        return max([link.epoch + link.begun, *passes])
+
+
+def _lane_rows(joined: Joined) -> I64:
+    """R of each lane."""
+    return np.array([lane_samples(joined.samples, joined.how.lanes, m) for m in range(joined.how.lanes)], np.int64)
