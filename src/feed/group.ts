@@ -8,7 +8,7 @@ import type { StageClocks } from "../telemetry/clocks.ts";
 import type { ConsumerId } from "./audience.ts";
 import { Batcher, SlotError } from "./batcher.ts";
 import type { Served, SlotOffsets, SlotTarget } from "./batcher.ts";
-import type { Budget } from "./budget.ts";
+import type { Budget, Purpose } from "./budget.ts";
 import type { SlotLayout, ViewLayout } from "./columns.ts";
 import type { Decoders } from "./decoders.ts";
 import type { Patience } from "./early.ts";
@@ -90,6 +90,11 @@ export class Group {
     this.budget = budget;
     this.watch = setInterval(() => this.giveUpAbsent(), 1000);
     this.watch.unref();
+  }
+
+  /** Padded epochs are those of an evaluation. */
+  private get purpose(): Purpose {
+    return this.view.order.last === "pad" ? "evaluation" : "training";
   }
 
   get reserved(): number {
@@ -239,7 +244,7 @@ export class Group {
 
   private tidy(run: Run): void {
     if (run.users > 0 || !this.runs.delete(run)) return;
-    this.budget.release(run.reserved, run.close());
+    this.budget.release(run.reserved, this.purpose, run.close());
   }
 
   /** A run that can serve the consumer from `position` on, or a new one. */
@@ -263,7 +268,7 @@ export class Group {
     }
     const run = this.open(request, request.random ? 0 : position - slack, questions);
     this.runs.add(run);
-    this.budget.reserved += run.reserved;
+    this.budget.reserve(run.reserved, this.purpose);
     const found = seatIn(run);
     if (found === undefined) throw new Error(`a new run has no seat for rank ${request.rank} at position ${position}`);
     return found;
@@ -285,11 +290,13 @@ export class Group {
       failed: (error) => this.fail(run, error),
     };
     const need = Run.need(parts, from, request.random);
-    const { free, stuck } = this.budget;
+    const { stuck, kept } = this.budget;
+    const free = this.budget.free(this.purpose);
     if (need.bytes > free) {
       throw new MemoryBudget(
         `this loader needs ${formatSize(need.bytes)} on this node (${need.rows} rows of ${this.view.layout.rowBytes} bytes), ` +
           `free are ${formatSize(Math.max(0, free))} of ${formatSize(this.budget.total)}` +
+          (this.purpose === "training" ? `, besides ${formatSize(kept)} for evaluation` : "") +
           (stuck > 0 ? `; reads that hang keep ${formatSize(stuck)}` : ""),
         {},
         "lower shuffle_memory, give the agent more (ATHANOR_AGENT_MEMORY), or use more nodes",

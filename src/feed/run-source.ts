@@ -73,7 +73,7 @@ export class RunSource {
     } else if (held) {
       this.supply = new HeldSupply({ from, order, source, memory, intake, early, changed, failed });
     } else {
-      const { window, capacity, maxRows, shared } = windowSizes(order, view, readers.step);
+      const { window, capacity, maxRows, shared } = windowSizes(order, view, readers);
       const rows = rowsOf({ order, view }, readers, here);
       this.supply = new LaneSupply(from, here.lanes, {
         order,

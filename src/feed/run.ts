@@ -127,7 +127,7 @@ export class Run {
     let raw = 0;
     for (const source of present(parts)) {
       rows += rowsOf(source, readers, nodeLanes.of(source.order));
-      raw = Math.max(raw, rawBytes(source.source.index.totals.bytes, source.largestBlockBytes));
+      raw = Math.max(raw, rawBytes(source.view, readers, source.largestBlockBytes));
     }
     const staging = stagingBytes(slot, batch);
     return { rows, raw: raw + staging, bytes: rows * layout.rowBytes + raw + staging };
@@ -223,6 +223,7 @@ function readersOf(parts: RunParts, random: boolean): Readers {
     batch: parts.batch,
     step: parts.batch * parts.world,
     random,
+    evaluation: parts.order.last === "pad",
   };
 }
 

@@ -107,7 +107,7 @@ export function makePlan(data: PlanData, job: PlanJob): Plan {
   const slots = slotsOf(batch * data.slotRowBytes);
   const memory = {
     rows: cost.rows * data.storedRowBytes,
-    raw: rawBytes(view.bytes),
+    raw: rawBytes(view, { evaluation: resolved.last === "pad" }),
     slots: topology.ranksPerNode * slots * batch * data.slotRowBytes,
   };
   const plan: Plan = {
@@ -181,6 +181,7 @@ function costs(
     batch: topology.batch,
     step: topology.world * topology.batch,
     random: false,
+    evaluation: resolved.last === "pad",
   };
   if (resolved.shuffle === "global" && !resolved.held) {
     const samples = view.samples / nodes;

@@ -5,8 +5,10 @@
  *   a lane      its window, the rows of a step, and the largest block, so that the rows in need always have a place
  *   all lanes   together four reads more, so that reads can be large
  *
+ * An evaluation (`pad`) makes do with one read more and the least of raw bytes: it runs beside training.
+ *
  * @example
- * const rows = residentRows(order, view, 8, { sessions: 8, batch: 32, step: 256, random: false });
+ * const rows = residentRows(order, view, 8, { sessions: 8, batch: 32, step: 256, random: false, evaluation: false });
  */
 import type { SourceOrder } from "./source-order.ts";
 import type { OrderView } from "./types.ts";
@@ -18,12 +20,15 @@ export const READ_BLOCKS = 3;
 export const READ_MOST = READ_BLOCKS * 4 * 1024 * 1024;
 /** Reads under way at a time that may go beyond the lanes' own room. */
 const SHARED_READS = 4;
-/** `none` has no windows: rows are read ahead in runs of at least this many. */
+const EVALUATION_READS = 1;
+/** `none` has no windows: rows are read ahead in runs of this many, or of a read where rows are large. */
 const PLAIN_WINDOW = 4096;
 /** Bytes that reads under way may hold: ten reads keep a Lustre client with several OSTs busy. */
 const RAW_BYTES = 128 * 1024 * 1024;
 /** A set of few bytes needs fewer. */
 const LEAST_RAW_BYTES = 32 * 1024 * 1024;
+/** Room for alignment, and for rows that are read singly. */
+const SMALL_READS = 1024 * 1024;
 /** Batches that a session's slots hold ahead of the trainer, unless they are very large. */
 const SLOTS = 8;
 const SEGMENT_BYTES = 256 * 1024 * 1024;
@@ -39,14 +44,15 @@ export interface WindowSizes {
   shared: number;
 }
 
-/** `step`: samples of a step over all ranks. */
-export function windowSizes(order: SourceOrder, view: OrderView, step: number): WindowSizes {
+export function windowSizes(order: SourceOrder, view: OrderView, { step, evaluation }: Readers): WindowSizes {
   const block = Math.max(view.largestBlock, 1);
-  const window = order.resolved.shuffle === "none" ? Math.max(block, PLAIN_WINDOW) : order.resolved.window;
+  const plain = Math.min(PLAIN_WINDOW, Math.floor(READ_BYTES / Math.max(view.rowBytes, 1)));
+  const window = order.resolved.shuffle === "none" ? Math.max(block, plain) : order.resolved.window;
   const maxRows = READ_BLOCKS * block;
   const together = Math.ceil(step / order.lanes) - 1;
   const capacity = Math.min(window, order.laneRows(0)) + together + block;
-  return { window, capacity, maxRows, shared: SHARED_READS * maxRows };
+  const reads = evaluation ? EVALUATION_READS : SHARED_READS;
+  return { window, capacity, maxRows, shared: reads * maxRows };
 }
 
 export interface Readers {
@@ -57,6 +63,8 @@ export interface Readers {
   step: number;
   /** Rows by request instead of an order. */
   random: boolean;
+  /** Padded epochs, read beside training. */
+  evaluation: boolean;
 }
 
 /** Rows fetched one by one: those of a batch while windows fill, all of them where nothing else is read. */
@@ -73,14 +81,20 @@ export function residentRows(order: SourceOrder, view: OrderView, lanes: number,
   if (readers.random) return single;
   if (held) return single + order.samples;
   if (shuffle === "global") return single;
-  const { capacity, shared } = windowSizes(order, view, readers.step);
+  const { capacity, shared } = windowSizes(order, view, readers);
   return single + lanes * capacity + shared;
 }
 
-/** Bytes of reads under way for a set of `bytes`; two of the largest reads always fit. */
-export function rawBytes(bytes: number, largestBlock = 0): number {
-  const enough = Math.min(RAW_BYTES, Math.max(LEAST_RAW_BYTES, Math.ceil(bytes / 8)));
-  return Math.max(enough, 2 * (READ_BYTES + Math.ceil(1.1 * largestBlock)));
+/** Bytes of reads under way; two of the largest reads always fit. */
+export function rawBytes(view: OrderView, { evaluation }: Pick<Readers, "evaluation">, largestBlock = 0): number {
+  const enough = Math.min(
+    evaluation ? LEAST_RAW_BYTES : RAW_BYTES,
+    Math.max(LEAST_RAW_BYTES, Math.ceil(view.bytes / 8)),
+  );
+  const raw = Math.max(enough, 2 * (READ_BYTES + Math.ceil(1.1 * largestBlock)));
+  // Several small validation sets: none of them can be read in more than all its bytes and a word for each record.
+  const all = 2 * (view.bytes + 4 * view.samples) + SMALL_READS;
+  return evaluation && view.streams !== true ? Math.min(raw, all) : raw;
 }
 
 /** Slots of a session. */

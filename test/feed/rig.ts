@@ -140,6 +140,7 @@ export interface RigSize {
   batch: number;
   world: number;
   memory?: number;
+  budget?: Budget;
   patience?: Patience;
   largestBlock?: number;
   /** Bad records are replaced and written down in this folder. */
@@ -228,7 +229,7 @@ export class Rig {
         offsets,
       },
       decoders,
-      new Budget(size.memory ?? 2 ** 31),
+      size.budget ?? new Budget(size.memory ?? 2 ** 31),
     );
     const close = async (): Promise<void> => {
       group.close();

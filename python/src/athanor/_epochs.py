@@ -16,11 +16,14 @@ at the first border at or after A(e) of optimizer batches of one size. S never c
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .errors import AthanorValueError
+
+log = logging.getLogger("athanor")
 
 
 class EpochSpan(NamedTuple):
@@ -148,3 +151,16 @@ class Epochs:
 
     def _batch(self, position: int) -> BatchSpan:
         return self.batches[max(0, bisect_right(self._batch_starts, position) - 1)]
+
+
+def say_if_steps_change(rank: int, before: int, epochs: Epochs) -> None:
+    """Nobody named G: it follows from the world size, and so from how many machines there are today."""
+    now = epochs.batches[-1].size
+    if now != before and rank == 0 and epochs.last != "pad":
+        log.warning(
+            "optimizer steps go from %d to %d samples with this state, as world size × batch size does; "
+            "global_batch_size=%d keeps them",
+            before,
+            now,
+            before,
+        )

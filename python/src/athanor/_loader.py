@@ -7,17 +7,16 @@ step the loader stands at the next epoch. State counts batches that were handed 
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from . import _arguments, _mesh, _rundir, _state
+from . import _arguments, _evaluation, _mesh, _rundir, _state
 from ._batches import GlobalBatch, batch_sizes
 from ._columns import Array, Factory
-from ._epochs import Epochs
+from ._epochs import Epochs, say_if_steps_change
 from ._identities import Identities
 from ._mix import Mix, mix_of
 from ._quarantine import quarantine_request
@@ -26,7 +25,6 @@ from ._session import AnySession, session_for
 from ._slices import SPLITS, Slices
 from ._steps import Steps
 
-log = logging.getLogger("athanor")
 Batch = dict[str, Any]
 
 GIB = 1024**3
@@ -136,6 +134,7 @@ class Loader:
         _stride: int = 1,
         _offset: int = 0,
         _place: _mesh.Place | None = None,
+        _rests: bool = False,
     ) -> None:
         if isinstance(columns, str):
             raise ValueError(f"columns must be a list of names, got {columns!r}")
@@ -171,6 +170,9 @@ class Loader:
         self._identities = Identities(identities, self.last == "pad", proof, ranks.rank, ranks.world, mix is not None)
         self._stride = _stride
         self._offset = _offset
+        self._rests = _rests
+        self._place = place
+        self._cp_split = cp_split
         self._request = Request(
             ranks=ranks,
             here=place.here,
@@ -272,6 +274,11 @@ class Loader:
         """Where in the whole row each delivered value of this context-parallel rank stands: its position ids."""
         return self._request.slices.positions
 
+    def eval(self, source: str | os.PathLike[str], *, batch_size: int | None = None, **options: Any) -> Loader:
+        """A loader that gives every sample of `source` once, in file order, each time it is iterated; options that are
+        not given are this one's (see `_evaluation`)."""
+        return _evaluation.loader_of(self, source, batch_size, options)
+
     # -- state
 
     def state_dict(self, steps: int | None = None) -> _state.State:
@@ -286,7 +293,7 @@ class Loader:
             position = epochs.advance(self._begun_at, steps)
             if position > self._position:
                 raise ValueError(f"steps must not be more than the batches that were handed out, got {steps}")
-        return _state.at(self._order_state(), position)
+        return _state.given_out(self._order_state(), position)
 
     def load_state_dict(self, state: _state.State, *, override: bool = False) -> None:
         """Goes on where `state` was taken. World size, batch sizes, weights and phases may differ: what is behind the
@@ -366,7 +373,7 @@ class Loader:
         epochs = Epochs.of_view(view, self.world_size * self.batch_size)
         self._identities.refuse_taken([str(column["name"]) for column in view["columns"]])
         if self._state is not None and self._implicit_global_batch:
-            self._say_if_steps_change(_state.batch_size_of(self._state), epochs)
+            say_if_steps_change(self.rank, _state.batch_size_of(self._state), epochs)
         self._samples = int(view["samples"])
         position = int(view["position"])
         self._epoch = self._first_epoch = epochs.epoch_of(position)
@@ -380,18 +387,6 @@ class Loader:
             wanted, self._wanted_epoch = self._wanted_epoch, None
             self.set_epoch(wanted)
         return epochs
-
-    def _say_if_steps_change(self, before: int, epochs: Epochs) -> None:
-        """Nobody named G: it follows from the world size, and so from how many machines there are today."""
-        now = epochs.batches[-1].size
-        if now != before and self.rank == 0 and self.last != "pad":
-            log.warning(
-                "optimizer steps go from %d to %d samples with this state, as world size × batch size does; "
-                "global_batch_size=%d keeps them",
-                before,
-                now,
-                before,
-            )
 
     def _steps_of(self, epoch: int) -> int:
         return len(range(self._offset, self._opened().steps(epoch), self._stride))

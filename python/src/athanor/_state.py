@@ -24,6 +24,19 @@ def at(state: State, position: int) -> State:
     return moved
 
 
+def given_out(state: State, position: int) -> State:
+    """A copy of `state` at another position, for the user. Its lists are tuples (the same JSON), because
+    torch.distributed.checkpoint takes lists apart: it would load only as many segments as the loader that loads has."""
+    return {key: _with(value, tuple) for key, value in at(state, position).items()}
+
+
+def _with(value: Any, sequence: type) -> Any:
+    """`value` with all its lists and tuples as `sequence`."""
+    if isinstance(value, dict):
+        return {key: _with(inner, sequence) for key, inner in value.items()}
+    return sequence(_with(inner, sequence) for inner in value) if isinstance(value, (list, tuple)) else value
+
+
 def position_of(state: State) -> int:
     return int(state["position"])
 
@@ -38,11 +51,16 @@ def batch_size_of(state: State) -> int:
     return int((begun or state["segments"])[-1]["G"])
 
 
+def goes_by(mine: State, other: State) -> bool:
+    """Whether `other` has nothing new: less of the past is fine."""
+    return all(one in mine[key] for key in ("sources", "segments") for one in other[key])
+
+
 def refuse_other(mine: State, agents: State) -> None:
     """An agent that goes on with a run must go on with its order: less of the past is fine, anything new is not."""
-    new = [source for source in agents["sources"] if source not in mine["sources"]]
-    if not new and all(segment in mine["segments"] for segment in agents["segments"]):
+    if goes_by(mine, agents):
         return
+    new = [source for source in agents["sources"] if source not in mine["sources"]]
     names = ", ".join(str(source.get("name")) for source in new)
     raise AthanorValueError(
         "ATH_STATE_MISMATCH",
@@ -63,7 +81,7 @@ def checked(state: Any) -> State:
     position = state["position"]
     if not isinstance(position, str) or not position.isdecimal():
         raise _refuse(f"position must be a decimal string, got {position!r}")
-    return {key: copy.deepcopy(state[key]) for key in (*_ORDER_KEYS, "position")}
+    return {key: _with(state[key], list) for key in (*_ORDER_KEYS, "position")}
 
 
 def _refuse(what: str) -> AthanorValueError:

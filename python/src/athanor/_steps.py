@@ -92,3 +92,5 @@ class Steps:
         """A finished epoch is the next one's start, even if the user breaks right after its last batch."""
         self._loader._epoch = self._epoch + 1
         self._loader._position = self._end
+        if self._loader._rests and not self._endless:
+            self._loader._hang_up()

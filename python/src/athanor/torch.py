@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import operator
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,14 +18,16 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from . import _arguments, _loader, _mesh, _ranks, _rundir, _state
+from . import _arguments, _foreign, _loader, _mesh, _ranks, _rundir, _state
 from ._columns import Array, Factory
+from ._elastic import state_of
 from ._epochs import Epochs
 from ._mix import mix_of
 from ._quarantine import quarantine_request
 from ._request import Request
 from ._session import AnySession, session_for
 from ._slices import Slices
+from ._turns import MAX_WORKERS, Turn, Turns
 
 __all__ = ["AthanorDataset", "DeepSeekDataset", "Loader", "state_of"]
 
@@ -34,8 +35,6 @@ log = logging.getLogger("athanor")
 Batch = dict[str, Any]
 
 _TORCH = {np.dtype(np.int64): torch.int64, np.dtype(np.float32): torch.float32, np.dtype(np.bool_): torch.bool}
-# Workers of one AthanorDataset that can be told apart; DataLoader users have far fewer.
-_MAX_WORKERS = 1024
 # Samples in one request of the map-style data set.
 _GET_ROWS = 64
 # Looking at a few samples is no training loop.
@@ -68,6 +67,13 @@ class Loader(_loader.Loader):
             self._made = _tensor_factory()
         return self._made
 
+    @property
+    def dataset(self) -> Any:
+        """There is none: accelerate's skip_first_batches looks for one."""
+        raise AttributeError(
+            "a Loader has no `dataset`: in place of skip_first_batches(loader, n) write loader.load_state_dict(state)"
+        )
+
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_made": None}
 
@@ -76,108 +82,120 @@ class AthanorDataset(IterableDataset[Batch]):
     """Whole batches for `DataLoader(dataset, batch_size=None, num_workers=n)`: worker w takes this rank's batches
     w, w + n, …, so that they come in the order of a plain Loader.
 
-    Arguments are those of Loader. Sessions open in the process that iterates. Each `iter(DataLoader)` is the next
-    epoch; `set_epoch(e)` before it reaches persistent workers too (after a `break`, it is how an epoch starts anew)."""
+    Arguments are those of Loader. Sessions open in the process that iterates. Each iteration of the DataLoader is the
+    next epoch; `set_epoch(e)` before it reaches persistent workers too (after a `break`, it is how an epoch starts
+    anew). A StatefulDataLoader over it resumes exactly with the same num_workers, world size and batch size; `state_of`
+    takes the elastic state out of its own."""
 
     def __init__(self, source: str | os.PathLike[str] | None = None, **options: Any) -> None:
         super().__init__()
         if options.get("mix") is not None:
             options["mix"] = mix_of(options["mix"])  # a file that is changed later is not read again by a worker
+        probe = Loader(source, **options)  # wrong arguments fail here and not in a worker
+        probe.close()
         # Ranks and job are those of the training process; a worker has another parent and maybe no torch.distributed.
-        options["_place"] = _mesh.find(**{name: options.pop(name) for name in _mesh.OPTIONS if name in options})
-        options["job"] = options.get("job") or _rundir.job_id()
+        for name in _mesh.OPTIONS:
+            options.pop(name, None)
+        options["_place"] = probe._place
+        options["job"] = probe._request.job
         self._source = source
         self._options = options
+        self._step = probe.world_size * probe.batch_size
         self._loader: Loader | None = None
         self._made_for = (-1, 0, 0)  # pid, worker, workers of _loader
+        self._turns = Turns()
+        self._loaded_here = False  # options["state"] was loaded in this very worker
+        self._from_carried = False  # _loader walks the order of a state that an earlier worker loaded
         self._epochs: tuple[Epochs, int] | None = None  # and the epoch in which the run began
-        # Memory shared with workers. Row 0: epoch that set_epoch named (-1: never), number of its calls. Row 1 + w:
-        # calls that worker w has seen, iterations since then, iterations ever. Each worker counts alone.
-        self._shared = torch.zeros((1 + _MAX_WORKERS, 3), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-        self._shared[0, 0] = -1
-        Loader(source, **options).close()  # wrong arguments fail here and not in a worker
+        self._epochs_carried: _state.State | None = None  # what _epochs was made with
 
     def __iter__(self) -> Iterator[Batch]:
-        _refuse_collation()
-        info = get_worker_info()
-        worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
-        if workers > _MAX_WORKERS:
-            raise ValueError(f"num_workers must be at most {_MAX_WORKERS}, got {workers}")
-        if info is not None and self._options.get("proof_dir") is not None:
+        _foreign.refuse(self._options.get("state") is not None)
+        worker, workers = _this_worker()
+        if workers > MAX_WORKERS:
+            raise ValueError(f"num_workers must be at most {MAX_WORKERS}, got {workers}")
+        if get_worker_info() is not None and self._options.get("proof_dir") is not None:
             raise ValueError(
                 "proof_dir must be left out with num_workers above 0 (workers read ahead of the trainer), "
                 f"got {self._options['proof_dir']!r}"
             )
-        loader = self._loader_of(worker, workers)
-        present = loader.epoch
-        epoch, goes_on = self._turn(worker, loader._first_epoch)
-        if not goes_on or epoch != present:
-            loader._go_to(epoch)
-        return iter(loader)
+        return Turn(self, worker, workers)
 
     def __len__(self) -> int:
         """Batches of the next epoch on this rank."""
-        if self._epochs is None:
+        carried = self._turns.carried()
+        if self._epochs is None or carried != self._epochs_carried:
             # Not a session that stays: it would hold rows that this process never takes while workers read on.
-            with Loader(self._source, **self._options) as probe:
+            with Loader(self._source, **self._options_with(carried)) as probe:
                 self._epochs = (probe._opened(), probe._first_epoch)
+            self._epochs_carried = carried
         epochs, first = self._epochs
-        return epochs.steps(self._next_epoch(0, first))
+        return epochs.steps(self._turns.next(0, first))
 
     def set_epoch(self, epoch: int) -> None:
+        _foreign.refuse(False)
         if not isinstance(epoch, int) or epoch < 0:
             raise ValueError(f"epoch must be a whole number of at least 0, got {epoch!r}")
-        self._shared[0, 0] = epoch
-        self._shared[0, 1] += 1
+        self._turns.name(epoch)
 
     def state_dict(self) -> _state.State:
         """Where the batches of this process end: exact with num_workers=0; `state_of` joins those of workers."""
-        info = get_worker_info()
-        worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+        worker, workers = _this_worker()
         loader = self._loader_of(worker, workers)
-        return _state.at(loader.state_dict(), loader.position + worker * loader.world_size * loader.batch_size)
+        return _state.given_out(loader.state_dict(), loader.position + worker * self._step)
 
     def load_state_dict(self, state: _state.State) -> None:
-        """Goes on from `state`; before the first iteration, in the training process."""
+        """Goes on from `state`; before the first iteration, in the training process (or by StatefulDataLoader)."""
+        worker, _ = _this_worker()
+        elastic = _state.checked(state_of(state))
         if get_worker_info() is not None:
-            raise RuntimeError("a worker cannot load a state: use AthanorDataset(…, state=state_of(sd))")
-        self._options["state"] = _state.checked(state_of(state))
+            elastic = _state.at(elastic, _state.position_of(elastic) - worker * self._step)
+            self._turns.carry(elastic)
+            self._turns.forget(worker)
+            self._loaded_here = True
+        else:
+            self._turns.clear()
+        self._options["state"] = elastic
         self._epochs = None
         self.close()
-        self._shared.zero_()
-        self._shared[0, 0] = -1
 
     def close(self) -> None:
         if self._loader is not None:
             self._loader.close()
             self._loader = None
 
+    def _options_with(self, carried: _state.State | None) -> dict[str, Any]:
+        return self._options if carried is None or self._loaded_here else {**self._options, "state": carried}
+
     def _loader_of(self, worker: int, workers: int) -> Loader:
         key = (os.getpid(), worker, workers)
         if self._loader is None or self._made_for != key:
             self.close()
-            self._loader = Loader(self._source, **self._options, _stride=workers, _offset=worker)
+            carried = self._turns.carried()
+            self._from_carried = carried is not None and not self._loaded_here
+            self._loader = Loader(self._source, **self._options_with(carried), _stride=workers, _offset=worker)
             self._made_for = key
         return self._loader
 
-    def _next_epoch(self, worker: int, first: int) -> int:
-        """The epoch of a worker's next iteration; `first`: that in which this run began."""
-        named, calls = int(self._shared[0, 0]), int(self._shared[0, 1])
-        seen, turns = int(self._shared[1 + worker, 0]), int(self._shared[1 + worker, 1])
-        return (named if named >= 0 else first) + (turns if seen == calls else 0)
-
-    def _turn(self, worker: int, first: int) -> tuple[int, bool]:
-        """The epoch of this iteration, and whether it is the first ever of this worker (which goes on from `state`)."""
-        epoch = self._next_epoch(worker, first)
-        row = self._shared[1 + worker]
-        calls = int(self._shared[0, 1])
-        row[1] = int(row[1]) + 1 if int(row[0]) == calls else 1
-        row[0] = calls
-        row[2] += 1
-        return epoch, int(row[2]) == 1
+    def _begin_turn(self, worker: int, workers: int, resumed: int | None) -> tuple[Iterator[Batch], int]:
+        """The batches of a worker's next turn, and its epoch. `resumed`: the epoch that it is the rest of."""
+        loader = self._loader_of(worker, workers)
+        present = loader.epoch
+        epoch, first = self._turns.begin(worker, loader._first_epoch, resumed)
+        goes_on = epoch == present and (epoch == resumed or (first and not self._from_carried))
+        if not goes_on:
+            loader._go_to(epoch)
+        return iter(loader), epoch
 
     def __getstate__(self) -> dict[str, Any]:
+        _foreign.refuse(self._options.get("state") is not None)  # spawned workers do not see who made them
         return {**self.__dict__, "_loader": None}
+
+
+def _this_worker() -> tuple[int, int]:
+    """This worker and how many there are; the training process is the only one."""
+    info = get_worker_info()
+    return (0, 1) if info is None else (info.id, info.num_workers)
 
 
 class DeepSeekDataset(Dataset[Batch]):
@@ -297,43 +315,3 @@ class DeepSeekDataset(Dataset[Batch]):
                     len(self),
                     self._request.view["source"],
                 )
-
-
-def state_of(state: Any) -> _state.State:
-    """The elastic state inside what `Loader.state_dict()`, `AthanorDataset.state_dict()` or a StatefulDataLoader over
-    it returned: good for any world size. Of several workers' states the earliest counts: that is the next batch."""
-    found = list(_states_in(state))
-    if not found:
-        raise ValueError(f"state must hold the state of an Athanor loader, got {type(state).__name__} without one")
-    first = min(found, key=_state.position_of)
-    if any(not _state.same_order(first, other) for other in found):
-        raise ValueError("state must hold one loader, got states of several orders")
-    return first
-
-
-def _states_in(value: Any) -> Iterator[_state.State]:
-    if isinstance(value, dict):
-        if {"version", "seed", "sources", "segments", "position"} <= value.keys():
-            yield _state.checked(value)
-        else:
-            for inner in value.values():
-                yield from _states_in(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _states_in(inner)
-
-
-def _refuse_collation() -> None:
-    """DataLoader(batch_size=n) would pile up n whole batches. Nothing tells the data set of it, save the fetcher that
-    is calling: its constructor's argument `auto_collation` (torch 1.2 to 2.15)."""
-    frame = sys._getframe(1)
-    for _ in range(12):
-        caller = frame.f_back
-        if caller is None:
-            return
-        frame = caller
-        if frame.f_code.co_name == "__init__" and frame.f_locals.get("auto_collation") is True:
-            raise ValueError(
-                "batch_size of DataLoader must be None, the data set gives whole batches; write "
-                "DataLoader(AthanorDataset(source, batch_size=B), batch_size=None, num_workers=n)"
-            )
