@@ -152,12 +152,6 @@ export class Session {
         bytes,
       })),
       slot_bytes: slot.bytes,
-      // For clients of before; goes with them.
-      order: {
-        last: epochs.last,
-        global_batch: present.globalBatch,
-        from: String(plan.segments[0]!.from),
-      },
       epochs: {
         last: epochs.last,
         spans: epochs.spans.map(({ from, epoch, into, length }) => [from, epoch, into, length]),
