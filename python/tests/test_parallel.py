@@ -51,7 +51,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class Job:
     """All processes of a world on one node, each with its loader; numbers as Megatron has them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, source: str, sizes: dict[str, int], **options: Any) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, source: str | None, sizes: dict[str, int], **options: Any
+    ) -> None:
         world = int(np.prod(list(sizes.values())))
         self.loaders: list[Loader] = []
         self.numbers: list[dict[str, tuple[int, int]]] = []
@@ -135,8 +137,10 @@ def test_the_order_does_not_change_when_the_mesh_does(
         assert run == runs[0], sizes
 
 
-def decoded(monkeypatch: pytest.MonkeyPatch, data: str, sizes: dict[str, int]) -> tuple[int, int]:
-    job = Job(monkeypatch, data, sizes)
+def decoded(
+    monkeypatch: pytest.MonkeyPatch, data: str | None, sizes: dict[str, int], **options: Any
+) -> tuple[int, int]:
+    job = Job(monkeypatch, data, sizes, **options)
     for _ in range(2 * GLOBAL):
         job.step()
     stats = job.loaders[0].stats()["agent"]
@@ -148,6 +152,8 @@ def test_peers_share_what_was_decoded(monkeypatch: pytest.MonkeyPatch, data: str
     assert decoded(monkeypatch, data, {"dp": 1}) == (SAMPLES, 1)
     assert decoded(monkeypatch, data, {"dp": 1, "tp": 4}) == (SAMPLES, 4)
     assert decoded(monkeypatch, data, {"dp": 2, "tp": 2, "cp": 2}) == (SAMPLES, 8)
+    parts = {"a": {"path": f"{data}/0.tfrecord", "weight": 0.5}, "b": {"path": f"{data}/2.tfrecord", "weight": 0.5}}
+    assert decoded(monkeypatch, None, {"dp": 2, "tp": 2}, mix={"sources": parts}) == (SAMPLES - 1, 4)
 
 
 def test_a_killed_agent_is_a_pause_for_peers_too(monkeypatch: pytest.MonkeyPatch, data: str, run_dir: Path) -> None:

@@ -4,10 +4,10 @@
     npm run test:chaos -- --trials 200 --seed 1            200 trials
     npm run test:chaos -- --seed 1 --trial 17 --keep DIR   one of them again; its files stay in DIR
 
-Each trial (chaos_trial.py) runs 2 to 8 ranks over a small data set, strikes 1 to 5 times (kill -9, SIGTERM, SIGSTOP
-and SIGCONT of the agent, of ranks, of everything), starts the job again from the newest state that all ranks have,
-sometimes in another world size, and then checks: counts of ids, ids of each step and proofs against an unbroken run,
-evaluations, leftovers. Exit 1 when a trial failed, or a start that nothing disturbed took 2 s or more.
+Each trial (chaos_trial.py) runs 2 to 8 ranks, some with peers, over a small data set, strikes 1 to 5 times (kill -9,
+SIGTERM, SIGSTOP and SIGCONT of the agent, of ranks, of everything), starts the job again from the newest state that all
+ranks have, sometimes in another world size, and then checks: counts of ids, ids of each step and proofs against an
+unbroken run, evaluations, leftovers. Exit 1 when a trial failed, or a start that nothing disturbed took 2 s or more.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class Unbroken:
             job=job,
             generation=0,
             world=1,
+            peers=1,
             batch_size=wanted.global_batch,
             global_batch=wanted.global_batch,
             steps=wanted.steps,

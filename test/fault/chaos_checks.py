@@ -96,6 +96,16 @@ def check_same(steps: Steps, unbroken: Steps) -> None:
             raise Wrong(f"step {step} is not that of the unbroken run: {sorted(missing)[:5]} are missing")
 
 
+def check_peers(folder: Path, generations: list[Generation]) -> None:
+    """Peers of a rank were given the same rows in the same batches, as far as each came."""
+    for number, _, batch_size, _ in generations:
+        for path in folder.glob(f"ids-{number}-*.*.bin"):
+            first = folder / f"{path.name.split('.')[0]}.bin"
+            for mine, his in zip(records(path, 2 + batch_size), records(first, 2 + batch_size)):
+                if mine != his:
+                    raise Wrong(f"{path.name} has {mine[2:]} in step {mine[0]}, and {first.name} {his[2:]} in {his[0]}")
+
+
 def check_evaluations(folder: Path, generations: list[Generation], steps: int, every: int, samples: int) -> None:
     """Each evaluation that counts had every sample exactly once, over equally many batches on all ranks."""
     for generation, following in zip(generations, [*generations[1:], None]):

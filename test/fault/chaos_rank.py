@@ -8,8 +8,8 @@ folder:
     state-GEN-RANK.jsonl   {"step": s, "state": …} now and then, behind the ids of that step: what a checkpoint is
     rank-GEN-RANK.log      stderr
 
-The optimizer "step" counts from 1. A row's tokens are a function of its id (`tokens_of`), so a row that was mixed up or
-half written is seen here.
+A tensor-parallel peer of a rank writes RANK.PEER instead. The optimizer "step" counts from 1. A row's tokens are a
+function of its id (`tokens_of`), so a row that was mixed up or half written is seen here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Spec:
     folder: str
     job: str
     generation: int
-    world: int
+    world: int  # data-parallel ranks
+    peers: int  # processes with the rows of each
     batch_size: int
     global_batch: int
     steps: int  # of the whole run
@@ -62,6 +63,15 @@ class Spec:
     state: dict[str, Any] | None
     step: int  # that `state` was taken after
     environment: dict[str, str]
+
+    @property
+    def processes(self) -> int:
+        return self.world * self.peers
+
+    def name(self, process: int) -> str:
+        """Of its files: the rank, and which of its peers if not the first."""
+        rank, peer = divmod(process, self.peers)
+        return f"{self.generation}-{rank}" + (f".{peer}" if peer > 0 else "")
 
 
 class Board:
@@ -99,12 +109,11 @@ def check_rows(batch: dict[str, Any], known: list[np.ndarray[Any, np.dtype[np.in
 
 def run(spec: Spec, rank: int, board: Board) -> None:
     os.environ.update(spec.environment)
+    world = spec.processes
     if spec.launcher:
-        os.environ.update(
-            RANK=str(rank), WORLD_SIZE=str(spec.world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(spec.world)
-        )
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world))
     folder = Path(spec.folder)
-    name = f"{spec.generation}-{rank}"
+    name = spec.name(rank)
     log = append(folder / f"rank-{name}.log")
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -114,7 +123,9 @@ def run(spec: Spec, rank: int, board: Board) -> None:
     state_file = append(folder / f"state-{name}.jsonl")
     common: dict[str, Any] = {"timeout": TIMEOUT}
     if not spec.launcher:
-        common |= {"rank": rank, "world_size": spec.world}
+        common |= {"rank": rank, "world_size": world}
+    if spec.peers > 1:
+        common["mesh"] = {"dp": (rank // spec.peers, spec.world), "tp": (rank % spec.peers, spec.peers)}
     loader = Loader(
         spec.data,
         batch_size=spec.batch_size,

@@ -31,6 +31,7 @@ BLOWS = (
     *("agent kill", "agent term", "agent stop", "agent stop kill"),
     *("rank kill", "rank term", "rank stop", "ranks kill", "everything kill"),
 )
+MOST_PROCESSES = 8
 WORLDS = {40: (2, 4, 5, 8), 42: (2, 3, 6, 7), 48: (2, 3, 4, 6, 8)}
 MODES: dict[str, dict[str, Any]] = {
     "held": {"shuffle": "window"},
@@ -63,6 +64,7 @@ class Plan:
     pace: float
     grace: str
     launcher: bool
+    peers: int  # tensor-parallel processes of each rank, where that makes no more than MOST_PROCESSES
     polite: bool
     evaluate: bool
     fresh_index: bool
@@ -70,6 +72,7 @@ class Plan:
 
     def text(self) -> str:
         extras = [name for name in ("evaluate", "fresh_index", "launcher") if getattr(self, name)]
+        extras += [f"peers={self.peers}"] if self.peers > 1 else []
         blows = ", ".join(blow.kind for blow in self.blows)
         return (
             f"{self.mode} {self.options['last']} G={self.global_batch} steps={self.steps} {' '.join(extras)} [{blows}]"
@@ -108,6 +111,7 @@ def plan(seed: int, trial: int) -> Plan:
         pace=chance.choice((0.0, 0.002, 0.005)),
         grace=chance.choice(("100ms", "500ms", "1s")),
         launcher=chance.random() < 0.75,
+        peers=random.Random(f"{seed}:{trial}:peers").choice((1, 1, 2, 3)),
         polite=chance.random() < 0.7,
         evaluate=chance.random() < 0.25,
         fresh_index=chance.random() < 0.25,
@@ -155,9 +159,9 @@ class Crew:
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        self.board = Board(spec.world)
+        self.board = Board(spec.processes)
         self.began = time.monotonic()
-        self.living = {rank: start_rank(spec, rank, self.board) for rank in range(spec.world)}
+        self.living = {rank: start_rank(spec, rank, self.board) for rank in range(spec.processes)}
         self.killed: set[int] = set()
         self.disturbed = False  # before every rank had a batch
 
@@ -175,7 +179,7 @@ class Crew:
                 continue
             del self.living[rank]
             if status != 0 and rank not in self.killed:
-                log = Path(self.spec.folder, f"rank-{self.spec.generation}-{rank}.log").read_text()
+                log = Path(self.spec.folder, f"rank-{self.spec.name(rank)}.log").read_text()
                 raise Wrong(f"rank {rank} ended with {os.waitstatus_to_exitcode(status)}:\n{log}")
 
     def end(self, hard: bool) -> None:
@@ -196,11 +200,11 @@ class Crew:
 
     def first(self) -> float | None:
         """Seconds until every rank had its first batch."""
-        moments = [self.board.first(rank) for rank in range(self.spec.world)]
+        moments = [self.board.first(rank) for rank in range(self.spec.processes)]
         return None if 0.0 in moments else max(moments) - self.began
 
     def counts(self) -> list[int]:
-        return [self.board.done(rank) for rank in range(self.spec.world)]
+        return [self.board.done(rank) for rank in range(self.spec.processes)]
 
 
 class Trial:
@@ -265,6 +269,7 @@ class Trial:
                 job=self.job,
                 generation=number,
                 world=world,
+                peers=plan.peers if world * plan.peers <= MOST_PROCESSES else 1,
                 batch_size=batch_size,
                 global_batch=plan.global_batch,
                 steps=plan.steps,
@@ -312,7 +317,7 @@ class Trial:
                 since, at = counts, now
             time.sleep(0.003)
         self._note_start(crew)
-        missing = [rank for rank in range(spec.world) if crew.board.done(rank) != due]
+        missing = [rank for rank in range(spec.processes) if crew.board.done(rank) != due]
         if missing and crew.killed:  # killed at its very end, behind the launcher's back
             return self._launch(None)
         if missing:
@@ -382,7 +387,7 @@ class Trial:
         time.sleep(0.5)
         texts = [f"batches {crew.counts()}; agents {processes.of_job(self.job)}"]
         for rank in crew.living:
-            path = self.folder / f"rank-{crew.spec.generation}-{rank}.log"
+            path = self.folder / f"rank-{crew.spec.name(rank)}.log"
             texts.append(f"rank {rank}:\n{path.read_text()[-3000:]}")
         for path in processes.run_dirs(self.job):
             if (path / "agent.log").exists():
@@ -405,6 +410,7 @@ class Trial:
         steps = checks.delivered(self.folder, self.generations, plan.steps, plan.global_batch)
         checks.check_counts(steps, self.samples, plan.global_batch, plan.options["last"])
         checks.check_same(steps, unbroken)
+        checks.check_peers(self.folder, self.generations)
         if plan.evaluate:
             checks.check_evaluations(self.folder, self.generations, plan.steps, EVAL_EVERY, self.eval_samples)
         checks.check_proofs(self.folder / "proof", total, plan.steps, plan.global_batch)

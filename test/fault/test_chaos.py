@@ -66,6 +66,11 @@ def test_lost_repeated_exchanged_and_half_steps_are_seen(tmp_path: Path) -> None
     ranks_wrote(tmp_path, second, {3: whole[3]})
     with pytest.raises(Wrong, match="step 4 of generation 1 has 0 of 4 rows"):
         checks.delivered(tmp_path, [first, second], 4, 4)
+    np.array([[1, 0, 0, 1], [2, 0, 4, 5]], np.int64).tofile(tmp_path / "ids-0-0.1.bin")
+    checks.check_peers(tmp_path, [first, second])
+    np.array([[1, 0, 0, 1], [2, 0, 4, 6]], np.int64).tofile(tmp_path / "ids-0-0.1.bin")
+    with pytest.raises(Wrong, match=r"ids-0-0.1.bin has \[4, 6\] in step 2, and ids-0-0.bin \[4, 5\]"):
+        checks.check_peers(tmp_path, [first, second])
 
 
 def test_rows_mixed_up_are_seen() -> None:
