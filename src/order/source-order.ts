@@ -111,7 +111,7 @@ export class SourceOrder {
     return this.#timeline.rowAt(this.number, lane, position);
   }
 
-  /** Position of the next row of a lane that is served, from this one on; infinite when there is none. */
+  /** First position at which a row of a lane is served, from this row on; infinite when there is none. */
   frontier(pass: number, lane: number, row: number): number {
     return this.#timeline.frontier(this.number, pass, lane, row);
   }
@@ -126,6 +126,11 @@ export class SourceOrder {
       if (reach >= 0) rest--;
     }
     return reach;
+  }
+
+  /** Lanes of a mixture that take rows of one lane in turn. */
+  get stride(): number {
+    return this.#timeline.stride(this.number);
   }
 
   /** Positions from one row of a lane to the next, at most. */

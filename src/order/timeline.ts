@@ -105,14 +105,19 @@ export class Timeline {
     return spread;
   }
 
-  /** Position of the next row of a lane that is served, from this one on; infinite when there is none. */
+  /**
+   * First position at which a row of a lane is served, from this row on; infinite when there is none. Of the lanes of a
+   * mixture that take rows of this one in turn, the one whose turn comes later may be further.
+   */
   frontier(source: number, pass: number, lane: number, row: number): number {
     const rows = laneRows(this.#shapes[source]!, lane);
+    let first = Infinity;
     for (let ahead = 0; ahead < this.stride(source); ahead++) {
       const at = row + ahead;
       const found = this.positionAt(source, pass + quotient(at, rows), lane, at % rows);
-      if (found >= 0) return found;
+      if (found >= 0) first = Math.min(first, found);
     }
+    if (first < Infinity) return first;
     // With `drop` the last rows of a pass are never served: behind them the next pass is due.
     const next = this.positionAt(source, pass + 1, lane, 0);
     return next >= 0 ? next : Infinity;
