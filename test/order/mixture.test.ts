@@ -268,3 +268,47 @@ test("rowAt: every row in front of it was served before, and frontier is the fir
     }),
   );
 });
+
+test("drop: whole optimizer batches an epoch, each sample at most once a pass, also where G changes in the middle", () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 30, max: 140 }),
+      fc.constantFrom(4, 6, 12, 24),
+      fc.constantFrom(4, 6, 12, 24),
+      fc.nat({ max: 300 }),
+      (samples, g, later, at) => {
+        const job = jobOf({ sizes: [samples], phases: [{ from: 0, weights: [1] }], ramp: [{ from: 0, size: g }] });
+        const options = { ...job.options, last: "drop" as const };
+        const before = planOrder({ ...job, options });
+        const plan = planOrder({ ...job, options, ramp: [{ from: 0, size: later }] }, stateOf(before, at));
+        const timeline = timelineOf(plan.entries, plan.segments);
+        const passes = new Map<number, Set<number>>();
+        const order = new Order(timeline, []);
+        for (let position = 0; position < LENGTH; position++) {
+          const { pass, lane, row } = timeline.locate(position);
+          const rows = passes.get(pass) ?? new Set<number>();
+          passes.set(pass, rows);
+          const key = row * plan.entries[0]!.lanes + lane;
+          assert.ok(!rows.has(key), `row ${key} of pass ${pass} twice`);
+          rows.add(key);
+          assert.equal(timeline.positionAt(0, pass, lane, row), position);
+        }
+        for (let epoch = 0; order.begin(epoch + 1) < LENGTH; epoch++) {
+          const [from, to] = [order.begin(epoch), order.begin(epoch + 1)];
+          assert.equal(order.epochOf(from), epoch);
+          const size = timeline.epochs.batchAt(from);
+          assert.equal(
+            (to - timeline.epochs.batches.findLast((batch) => batch.from <= to)!.from) % timeline.epochs.batchAt(to),
+            0,
+          );
+          assert.ok(
+            to - from > samples - 2 * Math.max(g, later) && to - from <= samples,
+            `epoch ${epoch}: ${to - from}`,
+          );
+          assert.ok(size === g || size === later);
+        }
+      },
+    ),
+    { numRuns: 60 },
+  );
+});
