@@ -1,0 +1,65 @@
+"""A training process whose DataLoader worker meets a fault; prints what came of it as one line of JSON.
+
+    python worker_fault.py SOURCE kill|term|pause|stop
+
+A process of its own: torch raises wherever the main thread is when a worker dies.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from athanor.numpy import Loader
+from athanor.torch import AthanorDataset
+
+BATCH = 4
+COMMON: dict[str, Any] = {"batch_size": BATCH, "columns": ["id"], "seed": 2}
+
+
+def ids(batch: Any) -> list[int]:
+    return [int(i) for i in batch["id"]]
+
+
+def main() -> None:
+    source, kind = sys.argv[1:]
+    batches = iter(DataLoader(AthanorDataset(source, **COMMON), batch_size=None, num_workers=2, prefetch_factor=2))
+    worker = batches._workers[1]
+    told: dict[str, Any] = {"worker": worker.pid, "error": None}
+    seen = told["seen"] = []
+    began = time.monotonic()
+    try:
+        for batch in batches:
+            seen.append(ids(batch))
+            if len(seen) != 5:
+                continue
+            began = time.monotonic()
+            # From elsewhere: a worker that its own parent ends says 0.
+            subprocess.run(["kill", {"kill": "-KILL", "term": "-TERM"}.get(kind, "-STOP"), str(worker.pid)], check=True)
+            if kind == "pause":
+                threading.Timer(1, os.kill, (worker.pid, signal.SIGCONT)).start()
+            if kind == "stop":  # torch itself may wait for a batch that is on the way, whatever its timeout is
+                break
+    except Exception as error:
+        told["error"] = f"{type(error).__name__}: {error}"
+    told["seconds"] = time.monotonic() - began
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if kind == "stop":
+        with Loader(source, **COMMON) as other:
+            told["other"] = [ids(batch) for batch in other]
+        os.kill(worker.pid, signal.SIGKILL)
+    worker.join(20)
+    told["exit"] = worker.exitcode
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
