@@ -1,4 +1,4 @@
-"""Workers of a DataLoader that are killed, ended or stopped: an error in time, or a pause. The others of the node go on,
+"""Workers of a DataLoader that are killed, ended or stopped: an error in time, or a pause. Others of the node go on,
 nothing stays, and a start from the last state is exact."""
 
 from __future__ import annotations
