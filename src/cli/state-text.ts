@@ -82,12 +82,16 @@ export function skipText({ from, to, firstStep, lastStep, extra, into, epochs }:
 }
 
 export function reportText(
-  { steps, rows, incomplete, sessions, supersededLines, gaps, difference }: ProofReport,
+  { steps, rows, replaced = 0, incomplete, sessions, supersededLines, gaps, difference }: ProofReport,
   { tornLines }: Proof,
 ): string {
   const lines = [
     `${formatNumber(steps, "step")}, ${formatNumber(rows, "sample")}: ${difference === undefined ? "each was served as the order says" : "equal up to the first difference"}`,
   ];
+  if (replaced > 0)
+    lines.push(
+      `${formatNumber(replaced, "sample")} of records that the ledger names: what stood in, or the record itself`,
+    );
   if (sessions > 1)
     lines.push(
       `${formatCount(sessions)} sessions; ${formatNumber(supersededLines, "line")} superseded by a later start`,

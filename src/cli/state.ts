@@ -17,6 +17,7 @@ interface VerifyFlags {
   data: string[];
   state?: string;
   indexDir?: string;
+  ledger?: string;
   skipped: PositionRange[];
 }
 
@@ -57,11 +58,18 @@ export function register(program: Command): void {
     )
     .option("--state <state>", "a state of the run (default: the one in the proof files)")
     .option("--index-dir <dir>", "where the index lies when the data is read-only")
+    .option("--ledger <dir>", "folder of the ledger of replaced records (default: that of the proof files)")
     .option("--skipped <from:to>", "positions that `state skip` left out; may be given again", range, [])
     .action(async (run: string, flags: VerifyFlags, command: Command) => {
       const given = flags.state === undefined ? undefined : (await readState(flags.state)).state;
       const { report, proof } = await withStorage((storage) =>
-        verifyRun(run, dataOf(flags.data), { storage, indexDir: flags.indexDir, state: given, skipped: flags.skipped }),
+        verifyRun(run, dataOf(flags.data), {
+          storage,
+          indexDir: flags.indexDir,
+          state: given,
+          ledger: flags.ledger,
+          skipped: flags.skipped,
+        }),
       );
       await printLine(
         wantsJson(command) ? JSON.stringify({ ...report, tornLines: proof.tornLines }) : reportText(report, proof),

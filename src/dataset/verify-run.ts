@@ -1,5 +1,5 @@
 /**
- * Verify a run: recomputes the proof that its ranks wrote (docs/reference/order.md) from the index.
+ * Verify a run: recomputes the proof that its ranks wrote (docs/reference/order.md) from the index and the ledger.
  *
  * @example
  * const { report, proof } = await verifyRun("/output", "/mnt/lustre/d", { storage });
@@ -8,8 +8,9 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ProofInvalid, ProofMismatch } from "../order/errors.ts";
 import { Order } from "../order/order.ts";
+import { LEDGER_FILE, readLedger, withLedger } from "../order/ledger.ts";
 import { compareProof, readProof } from "../order/proof-files.ts";
-import type { PositionRange, Proof, ProofReport } from "../order/proof-files.ts";
+import type { PositionRange, Proof, ProofReport, ProofText } from "../order/proof-files.ts";
 import { identities } from "../order/proof.ts";
 import { entriesOf, parseState, segmentsOf, timelineOf } from "../order/state.ts";
 import type { OrderState, SourceEntry } from "../order/types.ts";
@@ -23,6 +24,8 @@ import type { DatasetIndex } from "./types.ts";
 export interface VerifyRunOptions extends IndexPlace {
   /** @default the state in the proof files */
   state?: OrderState | undefined;
+  /** Folder of the ledger of replaced records. @default that of the proof files */
+  ledger?: string | undefined;
   /** Left out on purpose. @default none */
   skipped?: readonly PositionRange[];
 }
@@ -33,7 +36,9 @@ export async function verifyRun(
   data: string | ReadonlyMap<string, string>,
   options: VerifyRunOptions,
 ): Promise<{ report: ProofReport; proof: Proof }> {
-  const proof = readProof(await proofFiles(run));
+  const { folder, files } = await proofFiles(run);
+  const proof = readProof(files);
+  const replaced = readLedger(await filesLike(options.ledger ?? folder, LEDGER_FILE));
   const state = options.state ?? stateOfProof(proof, run);
   const foreign = proof.views.find((view) => !state.sources.some((source) => source.view === view));
   if (foreign !== undefined) {
@@ -56,7 +61,7 @@ export async function verifyRun(
     }),
   );
   const order = new Order(timelineOf(entries, segmentsOf(state)), parts);
-  const known = entries.map(({ name }, number) => identities(sets[number]!.shards, name));
+  const known = entries.map(({ name }, number) => withLedger(identities(sets[number]!.shards, name), replaced));
   const report = compareProof(proof, order, (source, sample) => known[source]!(sample), options.skipped);
   return { report, proof };
 }
@@ -95,19 +100,26 @@ async function setsOf(
   });
 }
 
-async function proofFiles(run: string): Promise<{ name: string; text: string }[]> {
+async function proofFiles(run: string): Promise<{ folder: string; files: ProofText[] }> {
   for (const folder of [join(run, "proof"), run]) {
-    const names = await readdir(folder).catch(() => []);
-    const found = names.filter((name) => /^\d+-.*\.jsonl$/.test(name)).sort();
-    if (found.length === 0) continue;
-    return await Promise.all(
-      found.map(async (name) => ({ name: join(folder, name), text: await readFile(join(folder, name), "utf8") })),
-    );
+    const files = await filesLike(folder, /^\d+-.*\.jsonl$/);
+    if (files.length > 0) return { folder, files };
   }
   throw new ProofInvalid(
     "there is no proof: found no RANK-START.jsonl",
     { file: run },
     "train with proof_dir=, or name the folder that holds proof/",
+  );
+}
+
+/** In the order of their names; of a folder that cannot be listed, none. */
+async function filesLike(folder: string, pattern: RegExp): Promise<ProofText[]> {
+  const names = await readdir(folder).catch(() => []);
+  return Promise.all(
+    names
+      .filter((name) => pattern.test(name))
+      .sort()
+      .map(async (name) => ({ name: join(folder, name), text: await readFile(join(folder, name), "utf8") })),
   );
 }
 

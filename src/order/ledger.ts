@@ -9,6 +9,8 @@
  */
 import * as z from "zod";
 import { LedgerInvalid } from "./errors.ts";
+import { shardKey } from "./proof.ts";
+import type { Identity } from "./proof.ts";
 
 const whole = z.number().int().min(0);
 const Entry = z.object({
@@ -43,6 +45,26 @@ export function readLedger(files: readonly { name: string; text: string }[]): Le
       .slice(0, -1)
       .map((line, i) => parseEntry(line, name, i + 1)),
   );
+}
+
+/** Identities with what stood in for them. `identify`: of one source, by sample. */
+export function withLedger(
+  identify: (sample: number) => Identity,
+  entries: readonly LedgerEntry[],
+): (sample: number) => Identity {
+  const known = new Map<string, Identity[]>();
+  for (const { source, shard, record, replacement } of entries) {
+    const key = `${shardKey(source, shard)} ${record}`;
+    const instead = { shardKey: shardKey(source, replacement.shard), record: replacement.record, token: 0 };
+    const others = known.get(key) ?? [];
+    if (others.some((other) => other.shardKey === instead.shardKey && other.record === instead.record)) continue;
+    known.set(key, [...others, instead]);
+  }
+  return (sample) => {
+    const own = identify(sample);
+    const instead = known.get(`${own.shardKey} ${own.record}`);
+    return instead === undefined ? own : { ...own, instead };
+  };
 }
 
 function parseEntry(text: string, file: string, line: number): LedgerEntry {

@@ -52,6 +52,8 @@ export interface ProofReport {
   /** Steps compared, and rows in them. */
   steps: number;
   rows: number;
+  /** Of `rows`, those of records that the ledger names; left out if there are none. */
+  replaced?: number;
   /** Steps for which some rank has no line (what a kill leaves behind). */
   incomplete: number;
   sessions: number;
@@ -301,9 +303,10 @@ export function compareProof(
     if (rows > globalBatch) {
       return differs("a step has more rows than an optimizer batch", String(rows), String(globalBatch));
     }
-    const expected = expectedSum(order, position, position + rows, identify);
+    const { sum: expected, replaced } = expectedSum(order, position, position + rows, identify, sum);
     if (sum !== expected) return differs("the sum over all ranks differs", String(sum), String(expected));
     report.steps++;
+    if (replaced > 0) report.replaced = (report.replaced ?? 0) + replaced;
     report.rows += rows;
     end = position + rows;
   }

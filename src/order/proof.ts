@@ -27,6 +27,8 @@ export interface Identity {
   record: number;
   /** Token offset in that record. */
   token: number;
+  /** What stood in for it at one time or another, by the ledger, the newest last. */
+  instead?: readonly Identity[];
 }
 
 export function shardKey(source: string, path: string): bigint {
@@ -55,15 +57,40 @@ export class ProofSum {
 /** What the sample of a source is. */
 export type Identify = (source: number, sample: number) => Identity;
 
-/** The sum over positions [from, to), recomputed from the order and the index. */
-export function expectedSum(order: Order, from: number, to: number, identify: Identify): bigint {
-  const sum = new ProofSum();
+/** Ways to choose between a record and what stood in for it that are tried for one step. */
+const MOST_TRIES = 4096;
+
+/**
+ * The sum over positions [from, to), recomputed from the order and the index. Of records that others stood in for, the
+ * newest one of the ledger counts; if that is not `found`, each may have been served itself or by an older one: data is
+ * repaired, and storage fails for a while. `replaced`: rows of records that the ledger names.
+ */
+export function expectedSum(
+  order: Order,
+  from: number,
+  to: number,
+  identify: Identify,
+  found?: bigint,
+): { sum: bigint; replaced: number } {
+  let sum = 0n;
+  // Of each such row: what its hash may be, besides the one in the sum, as differences to that.
+  const choices: bigint[][] = [];
   for (let position = from; position < to; position++) {
     const { source, sample } = order.locate(position);
-    const { shardKey: key, record, token } = identify(source, sample);
-    sum.add(position, key, record, token);
+    const { instead = [], ...own } = identify(source, sample);
+    const hashes = [own, ...instead].map(({ shardKey: key, record, token }) => rowHash(position, key, record, token));
+    const newest = hashes.at(-1)!;
+    sum += newest;
+    if (hashes.length > 1) choices.push(hashes.slice(0, -1).map((hash) => hash - newest));
   }
-  return sum.value;
+  let tries = 0;
+  const fits = (rest: bigint, next: number): boolean => {
+    if (BigInt.asUintN(64, rest) === 0n) return true;
+    if (next === choices.length || ++tries > MOST_TRIES) return false;
+    return fits(rest, next + 1) || choices[next]!.some((other) => fits(rest - other, next + 1));
+  };
+  const same = found !== undefined && fits(found - sum, 0);
+  return { sum: same ? found : BigInt.asUintN(64, sum), replaced: choices.length };
 }
 
 /** Identities of a set with one sample a record; `shards` in file order. */

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import athanor
 import pytest
 from athanor.numpy import Loader
+from athanor.reference.ledger import read_ledger
 from conftest import ROOT, agents_in, run_dir  # noqa: F401  (a fixture)
 from faultfs import FaultFs, missing
-from tfrecord_writer import write
+from tfrecord_writer import example, frame, write
 
 SHARDS, RECORDS, BATCH = 8, 100, 20
 STEPS = SHARDS * RECORDS // BATCH
@@ -448,3 +449,58 @@ def test_commands_end_though_a_call_hangs(fs: FaultFs, by: str) -> None:
     out, _ = process.communicate(timeout=10)
     if by == "a close that hangs":
         assert json.loads(out)["records"] == SHARDS * RECORDS
+
+
+def big_shard(path: Path, records: int) -> int:
+    """Records of some 200 KB, 20 or 21 a block. Returns their size."""
+    frames = [frame(example({"id": i, "text": "x" * 200_000})) for i in range(2)]
+    path.write_bytes(b"".join(frames[i % 2] for i in range(records)))
+    return len(frames[0])
+
+
+def test_blocks_that_cannot_be_read_are_replaced_on_request(fs: FaultFs, tmp_path: Path) -> None:
+    (fs.mount.parent / "real" / "big").mkdir()
+    size = big_shard(fs.mount.parent / "real" / "big" / "a.tfrecord", 90)
+    big = fs.mount / "big"
+    options: dict[str, Any] = {"batch_size": 10, "shuffle": "none", "identities": True, "columns": ["id"], "seed": 3}
+    with Loader(big, **options) as healthy:
+        assert [int(i) for batch in healthy for i in batch["_record"]] == list(range(90))
+    # Bytes of block 1; they fail the read of all blocks together, too.
+    middle = 6 << 20
+    fs.fault("read", path="big/a.tfrecord", fails="EIO", start=middle, end=middle + 1)
+    first, stop = (next(i for i in range(90) if i * size >= block << 22) for block in (1, 2))
+    due = [(i - first) % first if first <= i < stop else i for i in range(90)]
+    for agent in ("auto", "none"):
+        with (
+            loader(big, timeout=30, agent=agent, shuffle="none") as refusing,
+            pytest.raises(athanor.AthanorError) as caught,
+        ):
+            for _ in refusing:
+                pass
+        assert caught.value.code == "ATH_STORAGE_IO"
+        ledger = tmp_path / agent
+        with Loader(big, agent=agent, on_io_error="replace", ledger_dir=ledger, corrupt_quota=50, **options) as lucky:
+            found = [batch for batch in lucky]
+            assert [int(i) for batch in found for i in batch["_record"]] == due
+            assert [int(i) for batch in found for i in batch["id"]] == [i % 2 for i in due]
+            assert lucky.stats()["quarantined"] == stop - first
+        entries = read_ledger(str(ledger))
+        assert sorted(entry["record"] for entry in entries) == list(range(first, stop))
+        for entry in entries:
+            assert entry["code"] == "ATH_STORAGE_IO" and entry["byteOffset"] == first * size
+            assert entry["replacement"]["record"] == due[entry["record"]]
+        # Fewer may be replaced than the block holds.
+        with (
+            Loader(
+                big, agent=agent, on_io_error="replace", ledger_dir=tmp_path / "few", **options, corrupt_quota=5
+            ) as few,
+            pytest.raises(athanor.AthanorError) as caught,
+        ):
+            for _ in few:
+                pass
+        assert caught.value.code == "ATH_QUARANTINE_QUOTA"
+        shutil.rmtree(tmp_path / "few", ignore_errors=True)
+    fs.clear()
+    with Loader(big, on_io_error="replace", ledger_dir=tmp_path / "mended", **options) as healthy:
+        assert [int(i) for batch in healthy for i in batch["_record"]] == list(range(90))
+    assert not (tmp_path / "mended").exists()

@@ -23,7 +23,7 @@ test("sums do not depend on who adds them, and wrap at 2^64", () => {
     record: sample & 7,
     token: 0,
   });
-  const expected = expectedSum(order, 24, 48, identify);
+  const { sum: expected } = expectedSum(order, 24, 48, identify);
   for (const world of [1, 2, 3, 4, 24]) {
     let sum = 0n;
     for (let rank = 0; rank < world; rank++) {
