@@ -96,6 +96,32 @@ test("verify finds a byte that changed under the same size and mtime, and names 
   assert.equal(ran.error().code, "ATH_VERIFY_MISMATCH");
 });
 
+test("index ends with the first bad record, or keeps all as records and names them", () => {
+  const bad = join(root, "bad");
+  const bytes = shard(idRecords(0, 100));
+  const size = bytes.length / 100; // ids below 128 take one byte
+  bytes[size * 40 + 30]! ^= 1;
+  bytes[size * 70 + 2]! ^= 1;
+  put(bad, "a.tfrecord", bytes);
+  const refused = athanor("index", bad, "--json");
+  assert.equal(refused.code, 1);
+  assert.equal(refused.error().code, "ATH_RECORD_CRC");
+  const kept = athanor("index", bad, "--on-corrupt", "keep", "--json");
+  assert.equal(kept.code, 0);
+  const index = kept.lines()[0] as { records: number; bad: { code: string; record: number; byteOffset: number }[] };
+  assert.equal(index.records, 100);
+  assert.deepEqual(
+    index.bad.map(({ code, record, byteOffset }) => [code, record, byteOffset]),
+    [40, 70].map((record) => ["ATH_RECORD_CRC", record, size * record]),
+  );
+  const again = athanor("index", bad, "--rebuild", "--on-corrupt", "keep");
+  assert.match(
+    again.stderr,
+    /a\.tfrecord, record 40, byte \d+: payload CRC32C mismatch.*\n.*record 70.*\n2 bad records kept/,
+  );
+  assert.equal(athanor("verify", bad).code, 1);
+});
+
 test("wrong use exits with 2, a missing path with 3, both as one JSON line when asked", () => {
   for (const args of [
     ["inspct"],

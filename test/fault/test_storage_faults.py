@@ -458,6 +458,13 @@ def big_shard(path: Path, records: int) -> int:
     return len(frames[0])
 
 
+def error_of(path: Path, **options: Any) -> str:
+    with pytest.raises(athanor.AthanorError) as caught, Loader(path, **options) as faulty:
+        for _ in faulty:
+            pass
+    return caught.value.code
+
+
 def test_blocks_that_cannot_be_read_are_replaced_on_request(fs: FaultFs, tmp_path: Path) -> None:
     (fs.mount.parent / "real" / "big").mkdir()
     size = big_shard(fs.mount.parent / "real" / "big" / "a.tfrecord", 90)
@@ -471,16 +478,10 @@ def test_blocks_that_cannot_be_read_are_replaced_on_request(fs: FaultFs, tmp_pat
     first, stop = (next(i for i in range(90) if i * size >= block << 22) for block in (1, 2))
     due = [(i - first) % first if first <= i < stop else i for i in range(90)]
     for agent in ("auto", "none"):
-        with (
-            loader(big, timeout=30, agent=agent, shuffle="none") as refusing,
-            pytest.raises(athanor.AthanorError) as caught,
-        ):
-            for _ in refusing:
-                pass
-        assert caught.value.code == "ATH_STORAGE_IO"
+        assert error_of(big, agent=agent, **options) == "ATH_STORAGE_IO"
         ledger = tmp_path / agent
         with Loader(big, agent=agent, on_io_error="replace", ledger_dir=ledger, corrupt_quota=50, **options) as lucky:
-            found = [batch for batch in lucky]
+            found = list(lucky)
             assert [int(i) for batch in found for i in batch["_record"]] == due
             assert [int(i) for batch in found for i in batch["id"]] == [i % 2 for i in due]
             assert lucky.stats()["quarantined"] == stop - first
@@ -490,15 +491,8 @@ def test_blocks_that_cannot_be_read_are_replaced_on_request(fs: FaultFs, tmp_pat
             assert entry["code"] == "ATH_STORAGE_IO" and entry["byteOffset"] == first * size
             assert entry["replacement"]["record"] == due[entry["record"]]
         # Fewer may be replaced than the block holds.
-        with (
-            Loader(
-                big, agent=agent, on_io_error="replace", ledger_dir=tmp_path / "few", **options, corrupt_quota=5
-            ) as few,
-            pytest.raises(athanor.AthanorError) as caught,
-        ):
-            for _ in few:
-                pass
-        assert caught.value.code == "ATH_QUARANTINE_QUOTA"
+        few = options | {"on_io_error": "replace", "ledger_dir": tmp_path / "few", "corrupt_quota": 5}
+        assert error_of(big, agent=agent, **few) == "ATH_QUARANTINE_QUOTA"
         shutil.rmtree(tmp_path / "few", ignore_errors=True)
     fs.clear()
     with Loader(big, on_io_error="replace", ledger_dir=tmp_path / "mended", **options) as healthy:

@@ -216,6 +216,9 @@ class Samples:
         return file
 
     def close(self) -> None:
+        # Not left to whoever still holds one: an error on its way to the user does.
+        for file in self._files.values():
+            file.close()
         self._files.clear()
         self._streams.clear()
         self._blocks.clear()
