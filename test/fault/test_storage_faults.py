@@ -317,9 +317,10 @@ def test_memory_that_a_read_keeps_is_not_promised_to_others(
         stats = healthy.stats()["agent"]
     os.kill(stats["pid"], signal.SIGKILL)
     monkeypatch.setenv("ATHANOR_AGENT_MEMORY", str(stats["reserved"] * 3 // 2))
+    expected(made, WINDOW)  # an agent is there now, and stays for its grace time
     fs.fault("read", path=f"data/{shard(0)}", hold=True)
-    with loader(fs.mount / "data", **HELD, timeout=1) as stuck:
-        take_until_error(iter(stuck), 6)
+    with loader(fs.mount / "data", **HELD, timeout=3) as stuck:
+        take_until_error(iter(stuck), 20)
     time.sleep(2.5)
     with loader(made / "other", **HELD) as next_one:
         with pytest.raises(athanor.AthanorError, match="reads that hang keep") as caught:

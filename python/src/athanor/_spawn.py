@@ -162,6 +162,7 @@ def _spawn_locked(run_dir: str, job: str, path: str, end: float) -> socket.socke
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # nobody answers on it, and nobody but the lock's holder makes one
         log_start = _log_size(run_dir)
+        began = time.monotonic()
         try:
             child = start(run_dir, job)
         except FileNotFoundError:
@@ -182,7 +183,7 @@ def _spawn_locked(run_dir: str, job: str, path: str, end: float) -> socket.socke
             time.sleep(0.005)
         child.kill()
         child.wait()
-        raise _start_error(run_dir, log_start, f"the agent did not listen within {START_TIMEOUT:.0f} s")
+        raise _start_error(run_dir, log_start, f"the agent did not listen within {time.monotonic() - began:.1f} s")
     except AthanorError:
         with contextlib.suppress(OSError):
             os.unlink(name)  # we hold it: nothing of a start that failed stays, save a log that says why
