@@ -38,5 +38,5 @@ function all(module: string): string[] {
 
 test("names of the Python package", () => {
   assert.deepEqual(all("__init__"), ["AthanorError", "__version__"]);
-  assert.deepEqual(all("torch"), ["AthanorDataset", "DeepSeekDataset", "Loader", "state_of"]);
+  assert.deepEqual(all("torch"), ["AthanorDataset", "DeepSeekDataset", "Loader", "for_trainer", "state_of"]);
 });

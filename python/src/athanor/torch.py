@@ -12,7 +12,7 @@ import logging
 import operator
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -29,10 +29,11 @@ from ._session import AnySession, session_for
 from ._slices import Slices
 from ._turns import MAX_WORKERS, Turn, Turns
 
-__all__ = ["AthanorDataset", "DeepSeekDataset", "Loader", "state_of"]
+__all__ = ["AthanorDataset", "DeepSeekDataset", "Loader", "for_trainer", "state_of"]
 
 log = logging.getLogger("athanor")
 Batch = dict[str, Any]
+Trainer = TypeVar("Trainer")
 
 _TORCH = {np.dtype(np.int64): torch.int64, np.dtype(np.float32): torch.float32, np.dtype(np.bool_): torch.bool}
 # Samples in one request of the map-style data set.
@@ -315,3 +316,16 @@ class DeepSeekDataset(Dataset[Batch]):
                     len(self),
                     self._request.view["source"],
                 )
+
+
+def for_trainer(trainer: Trainer, loader: Loader) -> Trainer:
+    """Gives transformers' Trainer this loader to train on, made without `train_dataset`:
+
+    >>> loader = Loader(data, batch_size=args.per_device_train_batch_size, grad_accum=args.gradient_accumulation_steps)
+    >>> trainer = for_trainer(Trainer(model=model, args=args), loader)
+    >>> trainer.train(resume_from_checkpoint=True)       # exactly behind the checkpoint's last batch
+
+    The loader's state lies in `trainer_state.json`. Batches must hold `labels` (`transform=`)."""
+    from ._trainer import attach
+
+    return attach(trainer, loader)
