@@ -34,6 +34,15 @@ const CONTENT: ReadonlySet<string> = new Set([
 const PLAN_BYTES = 64 * 1024;
 /** Bytes behind the raw ones that a kernel may load (never use). */
 const SLACK = 32;
+/** A workspace goes back when nothing was asked of it for so long: bad blocks come in bursts. */
+const KEEP_MS = 5000;
+/** Larger ones are let go. */
+const MAX_KEPT_BYTES = 64 * 1024 * 1024;
+const MAX_IDLE = 2;
+
+/** Workspaces for later quarantines: like the memories of runs they are used again, not left to the collector. */
+const idle: Kernels[] = [];
+
 /** Of a stored row. */
 export const FLAGS_AT = 20;
 export const FLAG_CUT = 1;
@@ -81,6 +90,8 @@ export class Quarantine {
   /** Surveys with bad records, by shard and block; the quota bounds them. */
   private readonly surveys = new Map<string, SurveyedBlock>();
   private tail: Promise<unknown> = Promise.resolve();
+  private active = 0;
+  private leave: NodeJS.Timeout | undefined;
 
   constructor(source: Source, layout: ViewLayout, ledger: Ledger, options: QuarantineOptions) {
     this.source = source;
@@ -136,9 +147,22 @@ export class Quarantine {
   }
 
   private exclusive<Result>(work: () => Promise<Result>): Promise<Result> {
-    const turn = this.tail.then(work);
+    this.active++;
+    clearTimeout(this.leave);
+    const turn = this.tail.then(work).finally(() => {
+      if (--this.active === 0) this.leave = setTimeout(() => this.release(), KEEP_MS).unref();
+    });
     this.tail = turn.catch(() => undefined);
     return turn;
+  }
+
+  /** Gives the workspace back. */
+  private release(): void {
+    const { kernels } = this;
+    this.kernels = undefined;
+    this.loaded = undefined;
+    if (kernels === undefined || kernels.memory.buffer.byteLength > MAX_KEPT_BYTES) return;
+    if (idle.length < MAX_IDLE) idle.push(kernels);
   }
 
   /** Which record stands in for number `i` of a block: the rule. */
@@ -220,7 +244,7 @@ export class Quarantine {
   }
 
   private make(): Kernels {
-    const kernels = createKernels(PLAN_BYTES + this.layout.rowBytes);
+    const kernels = idle.pop() ?? createKernels(PLAN_BYTES);
     this.format.compilePlan(kernels, align(kernels.tables + TABLE_BYTES, 64), this.layout.stored);
     return kernels;
   }
