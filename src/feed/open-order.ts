@@ -1,4 +1,7 @@
-/** Opening an order: the sources of a plan that are served from its position on, each over the set that it is of. */
+/**
+ * Opening an order: the sources of a plan, each over the set that it is of. All that are there are opened, whatever the plan's
+ * position: a loader may go back to the beginning of its epoch.
+ */
 import { extents } from "../dataset/extents.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import { BLOCK_BYTES } from "../formats/types.ts";
@@ -26,10 +29,12 @@ export async function openOrder(
   const clocks = newClocks();
   const opened = await Promise.all(
     plan.entries.map(async ({ name, view: fingerprint }, number) => {
-      if (!timeline.serves(number, plan.position)) return undefined;
       const at = named.findIndex((source) => source.name === name);
+      if (at < 0) return undefined;
       const sets = [{ view: views[at]!.view, index: named[at]!.index }, ...views[at]!.past];
-      const { view, index } = sets.find((set) => set.view.fingerprint === fingerprint)!;
+      const set = sets.find((candidate) => candidate.view.fingerprint === fingerprint);
+      if (set === undefined) return undefined;
+      const { view, index } = set;
       const resolved = resolvedEntry(plan, number, view, options);
       const table = await extents(index, resolved.extentBlocks);
       const source = new Source(index, table, name, storage, clocks);

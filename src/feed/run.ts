@@ -70,7 +70,7 @@ export class Run {
     const random = sampleAt !== undefined;
     this.parts = parts;
     const { order, layout, decoders, batch, world } = parts;
-    const views = present(parts);
+    const views = served(parts, from);
     const format = views[0]!.source.index.format;
     this.memory = new GroupMemory(parts.memories, layout.rowBytes, need.rows, need.raw);
     this.kernels = loadKernels({ memory: this.memory.memory, tables: this.memory.tables, initTables: true });
@@ -86,7 +86,7 @@ export class Run {
     const readers = readersOf(parts, random);
     const nodeLanes = lanesOfNode(parts, this.steps, from);
     const made = parts.sources.map((view) =>
-      view === undefined
+      view === undefined || !views.includes(view)
         ? undefined
         : new RunSource(view, {
             run: this.number,
@@ -125,7 +125,7 @@ export class Run {
     const nodeLanes = lanesOfNode(parts, new Steps(order, from, batch * world), from);
     let rows = 0;
     let raw = 0;
-    for (const source of present(parts)) {
+    for (const source of served(parts, from)) {
       rows += rowsOf(source, readers, nodeLanes.of(source.order));
       raw = Math.max(raw, rawBytes(source.view, readers, source.largestBlockBytes));
     }
@@ -227,8 +227,11 @@ function readersOf(parts: RunParts, random: boolean): Readers {
   };
 }
 
-function present(parts: RunParts): SourceView[] {
-  return parts.sources.filter((source) => source !== undefined);
+/** Sources that something is served from at or after a position. */
+function served({ order, sources }: RunParts, from: number): SourceView[] {
+  return sources.filter(
+    (source) => source !== undefined && order.timeline.serves(source.order.number, from),
+  ) as SourceView[];
 }
 
 function lanesOfNode({ order, world, localRanks }: RunParts, steps: Steps, from: number): NodeLanes {

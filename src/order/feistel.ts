@@ -7,6 +7,7 @@
  * @example
  * const sample = new Feistel(1234n, 0, epoch, samples).at(p);
  */
+import { OrderPosition } from "./errors.ts";
 import { Mixer, PURPOSE } from "./mix.ts";
 
 const ROUNDS = 8;
@@ -28,8 +29,9 @@ export class Feistel {
     for (let round = 0; round < ROUNDS; round++) this.#rounds.push(prefix.copy().number(round));
   }
 
-  /** Sample number served at place p of the epoch, 0 ≤ p < n. */
+  /** Sample number served at place p of the epoch, 0 ≤ p < n: from any other place the walk might never end. */
   at(p: number): number {
+    if (!(p >= 0 && p < this.#n)) throw new OrderPosition(`place ${p} is outside the ${this.#n} samples of the pass`);
     let value = p;
     do value = this.#pass(value);
     while (value >= this.#n);

@@ -108,16 +108,21 @@ test("a mixture goes on in the middle, at another world size, with a source that
   }
 });
 
-test("a source that nobody needs any more is not opened", async () => {
+test("a loader that stands behind a source's last row goes back to where it is served", async () => {
   const start = await Rig.mix(folders, { sizes: windows, batch: 10, world: 1, phases });
   const state = stateOf(start.plan, 2800);
   await start.close();
-  const rig = await Rig.mix(folders, { sizes: windows, batch: 10, world: 1, phases, state });
+  const rig = await Rig.mix(folders, { sizes: windows, batch: 40, world: 1, phases, state });
   try {
-    assert.deepEqual(
-      Array.from(rig.order.sources, (source) => source !== undefined),
-      [false, true, true],
-    );
+    const client = rig.client({ rank: 0 });
+    assert.equal((await client.batch(0)).position, 2800);
+    const before = client.batches.length;
+    client.member?.seek(80);
+    const { ids, position } = await client.batch(before);
+    assert.equal(position, 80);
+    const located = Array.from({ length: 40 }, (_, i) => rig.order.locate(80 + i));
+    const expected = located.map(({ source, sample }) => (FIRST[source] as number) + sample);
+    assert.deepEqual(new Set(ids), new Set(expected));
   } finally {
     await rig.close();
   }
