@@ -78,6 +78,18 @@ def test_node_is_looked_for_and_its_age_checked(tmp_path: Path, monkeypatch: Mon
         _spawn.find_node()
 
 
+def test_a_kill_while_the_version_is_asked_for_is_not_an_old_node(tmp_path: Path, monkeypatch: Monkey) -> None:
+    node, asked = tmp_path / "node", tmp_path / "asked"
+    node.write_text(f"#!/bin/sh\n[ -e {asked} ] && echo v22.1.0 && exit\ntouch {asked}\nkill -TERM $$\n")
+    node.chmod(0o755)
+    monkeypatch.setenv("ATHANOR_NODE", str(node))
+    assert _spawn.find_node() == str(node)
+    assert asked.exists()
+    node.write_text("#!/bin/sh\necho 'no such library' >&2\nexit 127\n")
+    with pytest.raises(AthanorError, match="ended with 127 and no version: no such library"):
+        _spawn.find_node()
+
+
 def test_agent_is_looked_for(tmp_path: Path, monkeypatch: Monkey) -> None:
     monkeypatch.setenv("ATHANOR_AGENT_JS", str(tmp_path / "none.js"))
     with pytest.raises(AthanorError, match=r"none\.js.*npm run setup") as caught:

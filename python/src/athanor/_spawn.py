@@ -257,17 +257,20 @@ def find_node() -> str:
     if node is None:
         raise AthanorError("ATH_NODE", "the agent needs Node.js, and there is no `node` on PATH", remedy=remedy)
     try:
-        found = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+        for _ in range(3):  # what ends agents may end this too, which says nothing about the version
+            asked = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=30, check=False)
+            if asked.returncode >= 0:
+                break
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AthanorError("ATH_NODE", f"`node --version` failed: {error}", file=node, remedy=remedy) from error
-    match = re.match(r"v(\d+)\.(\d+)\.", found)
-    if match is None or (int(match.group(1)), int(match.group(2))) < NODE_NEEDED:
-        raise AthanorError(
-            "ATH_NODE",
-            f"Node.js is too old: found {found.strip() or 'no version'}, needed {needed}",
-            file=node,
-            remedy=remedy,
-        )
+    match = re.match(r"v(\d+)\.(\d+)\.", asked.stdout)
+    if match is None:
+        told = (asked.stderr or asked.stdout).strip()[-200:] or "no output"
+        what = f"`node --version` ended with {asked.returncode} and no version: {told}"
+        raise AthanorError("ATH_NODE", what, file=node, remedy=remedy)
+    if (int(match.group(1)), int(match.group(2))) < NODE_NEEDED:
+        what = f"Node.js is too old: found {asked.stdout.strip()}, needed {needed}"
+        raise AthanorError("ATH_NODE", what, file=node, remedy=remedy)
     return node
 
 
