@@ -28,7 +28,7 @@ sys.path[:0] = [str(ROOT / "python" / "src"), str(ROOT / "python" / "tests")]
 import chaos_checks as checks  # noqa: E402
 import chaos_processes as processes  # noqa: E402
 from chaos_rank import Board, Spec, know, tokens_of  # noqa: E402
-from chaos_trial import Plan, Result, Trial, environment, plan, start_rank  # noqa: E402
+from chaos_trial import Plan, Result, Trial, environment, evaluating, plan, start_rank  # noqa: E402
 from tfrecord_writer import write  # noqa: E402
 
 SAMPLES, SHARDS = 1950, 7  # 2.4 MB; no optimizer batch of the plans divides it, so epochs end inside one
@@ -43,10 +43,16 @@ def arguments() -> argparse.Namespace:
     add("--trials", type=int, default=20, help="how many (default 20)")
     add("--seed", type=int, default=1, help="of the whole run (default 1)")
     add("--trial", type=int, help="only this one: what a failed trial prints")
-    add("--seconds", type=float, help="begin no further trial after this time")
+    add("--seconds", type=float, help="begin no further trial after this time; three are run in any case")
+    add("--evaluate", type=int, metavar="RANKS", help="evaluate in every trial, on so many ranks (2 to 8)")
     add("--keep", type=Path, help="folder for the files of trials, which stay there")
     add("--no-start-limit", action="store_true", help=f"starts of {START_LIMIT:.0f} s or more are no failure")
     return parser.parse_args()
+
+
+def forget_outer_job() -> None:
+    for name in [name for name in os.environ if name.startswith(_NOT_OURS)]:
+        del os.environ[name]
 
 
 def make_data(folder: Path, samples: int, shards: int) -> Path:
@@ -108,8 +114,7 @@ class Unbroken:
 
 def main() -> int:
     args = arguments()
-    for name in [name for name in os.environ if name.startswith(_NOT_OURS)]:
-        del os.environ[name]
+    forget_outer_job()
     processes.become_reaper()
     know(SAMPLES)
     scratch = Path(tempfile.mkdtemp(prefix="athanor-chaos-"))
@@ -130,9 +135,11 @@ def trials(args: argparse.Namespace, home: Path, data: Path, evaluation: Path) -
     failed: list[int] = []
     numbers = range(args.trials) if args.trial is None else [args.trial]
     for number in numbers:
-        if args.seconds is not None and time.monotonic() - began > args.seconds:
+        if args.seconds is not None and time.monotonic() - began > args.seconds and len(results) + len(failed) >= 3:
             break
         wanted = plan(args.seed, number)
+        if args.evaluate is not None:
+            wanted = evaluating(wanted, args.evaluate)
         folder = home / f"trial-{args.seed}-{number}"
         folder.mkdir()
         try:
@@ -142,7 +149,8 @@ def trials(args: argparse.Namespace, home: Path, data: Path, evaluation: Path) -
         except checks.Wrong as error:
             failed.append(number)
             print(f"trial {number} FAILED: {wanted.text()}\n{error}", flush=True)
-            print(f"again: npm run test:chaos -- --seed {args.seed} --trial {number} --keep DIR", flush=True)
+            again = f"--seed {args.seed} --trial {number}" + (f" --evaluate {args.evaluate}" if args.evaluate else "")
+            print(f"again: npm run test:chaos -- {again} --keep DIR", flush=True)
             continue
         results.append(result)
         start = f"{max(result.starts):.2f} s" if result.starts else "-"
@@ -171,6 +179,8 @@ def summary(args: argparse.Namespace, results: list[Result], failed: list[int], 
                 "blows": sum(result.blows for result in results),
                 "launches": sum(len(result.worlds) for result in results),
                 "slow_starts": len(slow),
+                "evaluations": sum(len(result.evaluations) for result in results),
+                "evaluations_on_8_ranks": sum(result.evaluations.count(8) for result in results),
                 "seconds": round(seconds, 1),
             }
         )

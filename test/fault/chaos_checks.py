@@ -106,8 +106,10 @@ def check_peers(folder: Path, generations: list[Generation]) -> None:
                     raise Wrong(f"{path.name} has {mine[2:]} in step {mine[0]}, and {first.name} {his[2:]} in {his[0]}")
 
 
-def check_evaluations(folder: Path, generations: list[Generation], steps: int, every: int, samples: int) -> None:
-    """Each evaluation that counts had every sample exactly once, over equally many batches on all ranks."""
+def check_evaluations(folder: Path, generations: list[Generation], steps: int, every: int, samples: int) -> list[int]:
+    """Each evaluation that counts had every sample exactly once, over equally many batches on all ranks. Returns the
+    world size of each."""
+    worlds = []
     for generation, following in zip(generations, [*generations[1:], None]):
         end = steps if following is None else following.step
         seen: dict[int, list[int]] = {}
@@ -126,6 +128,8 @@ def check_evaluations(folder: Path, generations: list[Generation], steps: int, e
                     raise Wrong(
                         f"evaluation after step {step} gave {seen.get(step)} in {batches.get(step)} batches a rank"
                     )
+                worlds.append(generation.world)
+    return worlds
 
 
 def check_proofs(proof: Path, unbroken: Path, steps: int, global_batch: int) -> None:

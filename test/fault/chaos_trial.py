@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,16 @@ def plan(seed: int, trial: int) -> Plan:
     )
 
 
+def evaluating(made: Plan, world: int) -> Plan:
+    """The same plan with an evaluation every EVAL_EVERY steps, on `world` ranks from end to end."""
+    global_batch = (
+        made.global_batch if world in WORLDS[made.global_batch] else min(g for g in WORLDS if world in WORLDS[g])
+    )
+    kept = (world, global_batch // world)
+    blows = [replace(blow, shape=kept) for blow in made.blows]
+    return replace(made, evaluate=True, global_batch=global_batch, shape=kept, blows=blows)
+
+
 def shape(chance: random.Random, global_batch: int) -> tuple[int, int]:
     """A world size and a batch size that make the global batch, in one step or with accumulation."""
     world = chance.choice(WORLDS[global_batch])
@@ -131,6 +141,7 @@ class Result:
     plan: Plan
     worlds: list[int] = field(default_factory=list)  # of each launch
     blows: int = 0
+    evaluations: list[int] = field(default_factory=list)  # world size of each that counts
     starts: list[float] = field(default_factory=list)  # seconds from launch to a first batch on all ranks, undisturbed
     seconds: float = 0.0
 
@@ -412,7 +423,9 @@ class Trial:
         checks.check_same(steps, unbroken)
         checks.check_peers(self.folder, self.generations)
         if plan.evaluate:
-            checks.check_evaluations(self.folder, self.generations, plan.steps, EVAL_EVERY, self.eval_samples)
+            self.result.evaluations = checks.check_evaluations(
+                self.folder, self.generations, plan.steps, EVAL_EVERY, self.eval_samples
+            )
         checks.check_proofs(self.folder / "proof", total, plan.steps, plan.global_batch)
 
 

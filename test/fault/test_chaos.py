@@ -30,6 +30,17 @@ def test_short_chaos() -> None:
     assert counts["trials"] >= 3 and counts["blows"] >= 3
 
 
+def test_seven_samples_on_eight_ranks_every_ten_steps() -> None:
+    """An evaluation of fewer samples than ranks, again and again beside training that is being killed."""
+    command = [sys.executable, str(HERE / "chaos.py"), "--seed", "5", "--trials", "4", "--seconds", "15"]
+    done = subprocess.run(
+        [*command, "--evaluate", "8", "--no-start-limit"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = json.loads(done.stdout.splitlines()[-1])
+    assert counts["evaluations_on_8_ranks"] == counts["evaluations"] >= 3 and counts["blows"] >= 1
+
+
 def test_a_plan_is_a_function_of_seed_and_trial() -> None:
     assert plan(7, 3) == plan(7, 3) != plan(7, 4)
     kinds = {blow.kind for trial in range(40) for blow in plan(7, trial).blows}
@@ -109,7 +120,7 @@ def test_evaluations_and_proofs_that_differ_are_seen(tmp_path: Path) -> None:
     generation = Generation(0, 2, 2, 0)
     for rank, numbers in enumerate(([0, 2], [1, -1])):
         np.array([[10, micro, n] for micro, n in enumerate(numbers)], np.int64).tofile(tmp_path / f"eval-0-{rank}.bin")
-    checks.check_evaluations(tmp_path, [generation], 10, 10, 3)
+    assert checks.check_evaluations(tmp_path, [generation], 10, 10, 3) == [2]
     with pytest.raises(Wrong, match="evaluation after step 10"):
         checks.check_evaluations(tmp_path, [generation], 10, 10, 4)
     for name, last in (("a", 4), ("b", 4), ("c", 5)):
