@@ -44,7 +44,7 @@ export async function ensureSetup({ python = true, build = true } = {}) {
 }
 
 /** Environment of every Python process we start: this clone's client, the environment's tools (ninja) on PATH. */
-function pythonEnv(python) {
+export function pythonEnv(python) {
   const env = { ...process.env, ATHANOR_PYTHON: python, PYTHONPATH: join(root, "python", "src") };
   env.PATH = [dirname(python), dirname(process.execPath), process.env.PATH].join(delimiter);
   env.VIRTUAL_ENV = dirname(dirname(python));
@@ -122,8 +122,18 @@ function nodeModulesMatch() {
   );
 }
 
-async function ensureVenv(base) {
-  const requirements = join(root, "scripts", "requirements.txt");
+/** The Python of the peers that `bench/` compares with: an environment of its own, since some disagree with ours. */
+export async function ensurePeers() {
+  const base = checkMachine(true);
+  return ensureVenv(base, "venv-peers", join(root, "bench", "requirements.txt"), "the peers of bench/");
+}
+
+async function ensureVenv(
+  base,
+  prefix = "venv",
+  requirements = join(root, "scripts", "requirements.txt"),
+  what = "torch, transformers, deepspeed and test tools",
+) {
   const cache =
     process.env.ATHANOR_CACHE ??
     (process.env.XDG_CACHE_HOME ? join(process.env.XDG_CACHE_HOME, "athanor") : join(homedir(), ".cache", "athanor"));
@@ -132,7 +142,7 @@ async function ensureVenv(base) {
     .update(`\0${UV}\0${base.exe}\0${base.version.join(".")}\0${process.arch}`)
     .digest("hex")
     .slice(0, 12);
-  const venv = join(cache, `venv-${key}`);
+  const venv = join(cache, `${prefix}-${key}`);
   const python = join(venv, "bin", "python");
   // Scripts of an environment name its own path, so it cannot be built elsewhere and renamed: this file, written last
   // and by rename, says that it is whole.
@@ -153,7 +163,7 @@ async function ensureVenv(base) {
     await step("installer (uv)", python, ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", UV]);
     // Without --compile-bytecode the first import of torch + transformers + deepspeed takes minutes on a busy machine.
     const uv = ["pip", "install", "--python", python, "--compile-bytecode", "-r", requirements];
-    await step("torch, transformers, deepspeed and test tools (2.8 GiB the first time)", join(venv, "bin", "uv"), uv);
+    await step(`${what} (2.8 GiB the first time)`, join(venv, "bin", "uv"), uv);
     writeFileSync(`${ready}.tmp`, `${key}\n`);
     renameSync(`${ready}.tmp`, ready);
   });
