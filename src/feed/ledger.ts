@@ -19,51 +19,82 @@ import { LedgerWrite, QuarantineQuota } from "./errors.ts";
 
 /** Other nodes' files are read again when a bad record is met, at most this often. */
 const READ_AGAIN_MS = 1000;
-let nextLedger = 0;
+
+/** By folder. */
+const books = new Map<string, Book>();
 
 export class Ledger {
-  readonly folder: string;
-  readonly quota: number;
+  private readonly quota: number;
+  private readonly book: Book;
+
+  private constructor(book: Book, quota: number) {
+    this.book = book;
+    this.quota = quota;
+  }
+
+  /** Reads what is in the folder already; makes nothing before there is something to write. */
+  static async open(folder: string, quota: number): Promise<Ledger> {
+    const book = books.get(folder) ?? new Book(folder);
+    books.set(folder, book);
+    await book.open();
+    return new Ledger(book, quota);
+  }
+
+  /** Distinct bad records of the run, as far as this node knows. */
+  get distinct(): number {
+    return this.book.distinct;
+  }
+
+  /** Writes what is new. Throws ATH_QUARANTINE_QUOTA, and writes nothing, where the run would pass its quota. */
+  add(entries: readonly LedgerEntry[], file: string): Promise<void> {
+    return this.book.add(entries, file, this.quota);
+  }
+}
+
+/** What this agent knows of one folder: loaders that come and go, or read beside one another, write each line once. */
+class Book {
+  private readonly folder: string;
   private readonly file: string;
   /** Bad record → its entries as lines: another replacement of a known record is a line more, but counts once. */
   private readonly known = new Map<string, Set<string>>();
   private tail: Promise<void> = Promise.resolve();
   private readAt = 0;
 
-  private constructor(folder: string, quota: number) {
+  constructor(folder: string) {
     this.folder = folder;
-    this.quota = quota;
-    const own = nextLedger++ === 0 ? "" : `-${nextLedger}`;
-    this.file = join(folder, `quarantine-${hostname()}-${process.pid}-${Date.now()}${own}.jsonl`);
+    this.file = join(folder, `quarantine-${hostname()}-${process.pid}-${Date.now()}.jsonl`);
   }
 
-  /** Reads what is in the folder already; makes nothing before there is something to write. */
-  static async open(folder: string, quota: number): Promise<Ledger> {
-    const ledger = new Ledger(folder, quota);
-    await ledger.read();
-    return ledger;
-  }
-
-  /** Distinct bad records of the run, as far as this node knows. */
   get distinct(): number {
     return this.known.size;
   }
 
-  /** Writes what is new. Throws ATH_QUARANTINE_QUOTA, and writes nothing, where the run would pass its quota. */
-  add(entries: readonly LedgerEntry[], file: string): Promise<void> {
-    const turn = this.tail.then(() => this.write(entries, file));
+  /** Knows what the folder holds now, and nothing else. */
+  open(): Promise<void> {
+    return this.next(() => {
+      this.known.clear();
+      return this.read();
+    });
+  }
+
+  add(entries: readonly LedgerEntry[], file: string, quota: number): Promise<void> {
+    return this.next(() => this.write(entries, file, quota));
+  }
+
+  private next(work: () => Promise<void>): Promise<void> {
+    const turn = this.tail.then(work);
     this.tail = turn.catch(() => undefined);
     return turn;
   }
 
-  private async write(entries: readonly LedgerEntry[], file: string): Promise<void> {
+  private async write(entries: readonly LedgerEntry[], file: string, quota: number): Promise<void> {
     const isNew = (entry: LedgerEntry): boolean => this.known.get(badRecord(entry))?.has(ledgerLine(entry)) !== true;
     if (!entries.some(isNew)) return;
     if (Date.now() - this.readAt >= READ_AGAIN_MS) await this.read();
     const fresh = entries.filter(isNew);
     const more = new Map(fresh.map((entry) => [badRecord(entry), entry]));
     for (const key of this.known.keys()) more.delete(key);
-    if (more.size > 0 && this.known.size + more.size > this.quota) this.refuse([...more.values()], file);
+    if (more.size > 0 && this.known.size + more.size > quota) this.refuse([...more.values()], file, quota);
     if (fresh.length === 0) return;
     try {
       await makeFolders(this.folder);
@@ -74,11 +105,11 @@ export class Ledger {
     this.learn(fresh);
   }
 
-  private refuse(more: readonly LedgerEntry[], file: string): never {
+  private refuse(more: readonly LedgerEntry[], file: string, quota: number): never {
     const [first] = more as [LedgerEntry];
     const records = more.slice(0, 8).map(({ record }) => record);
     throw new QuarantineQuota(
-      `${this.known.size} bad records were replaced in this run and ${more.length} more are met, at most ${this.quota} may be: ` +
+      `${this.known.size} bad records were replaced in this run and ${more.length} more are met, at most ${quota} may be: ` +
         `record ${records.join(", ")}${more.length > records.length ? " …" : ""} (${first.code})`,
       { file, record: first.record, byteOffset: first.byteOffset },
       "look at the data with `athanor verify`, restore the shards, or raise corrupt_quota",
