@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ import athanor
 from athanor._mix import mix_of
 from athanor._proof import step_sum
 from athanor.numpy import Loader
-from conftest import agents_in
+from conftest import ROOT, agents_in
 
 Monkey = pytest.MonkeyPatch
 TWO = {"web": {"path": "/d/web", "weight": 3}, "code": {"path": "/d/code", "weight": 1}}
@@ -120,6 +121,61 @@ def test_what_is_wrong_is_named_with_file_and_key(tmp_path: Path, content: Any, 
     if isinstance(content, dict):
         with pytest.raises(ValueError, match=f"^mix: {text}"):
             mix_of(content)
+
+
+def allows(schema: dict[str, Any], value: Any) -> bool:
+    """The part of JSON Schema that the data mix's uses; a word that is not known here fails."""
+    types = {"object": dict, "array": list, "string": str, "number": (int, float), "integer": int}
+    for word, rule in schema.items():
+        if word in ("$schema", "title", "description", "default"):
+            continue
+        if word == "type":
+            good = isinstance(value, types[rule]) and not isinstance(value, bool)
+        elif word == "const":
+            good = value == rule and not isinstance(value, bool)
+        elif word == "enum":
+            good = value in rule
+        elif word == "minimum":
+            good = not isinstance(value, (int, float)) or value >= rule
+        elif word in ("minLength", "minProperties"):
+            good = not hasattr(value, "__len__") or len(value) >= rule
+        elif word == "required":
+            good = not isinstance(value, dict) or set(rule) <= value.keys()
+        elif word == "oneOf":
+            good = sum(allows(one, value) for one in rule) == 1
+        elif word == "items":
+            good = not isinstance(value, list) or all(allows(rule, item) for item in value)
+        elif word == "propertyNames":
+            good = not isinstance(value, dict) or all(re.search(rule["pattern"], name) for name in value)
+        elif word == "properties":
+            good = not isinstance(value, dict) or all(allows(rule[k], v) for k, v in value.items() if k in rule)
+        elif word == "additionalProperties":
+            others = (
+                [v for k, v in value.items() if k not in schema.get("properties", {})]
+                if hasattr(value, "items")
+                else []
+            )
+            good = not others if rule is False else all(allows(rule, other) for other in others)
+        else:
+            raise ValueError(f"word of the schema that this test does not know: {word}")
+        if not good:
+            return False
+    return True
+
+
+def test_the_schema_says_what_the_loader_reads() -> None:
+    schema = json.loads((ROOT / "docs/reference/data-mix.schema.json").read_text())
+    guide = (ROOT / "docs/guides/mixtures.md").read_text()
+    good = [mix(), mix(weights_by="tokens", phases=[later(after_samples=3), later(after_tokens=9000)])]
+    yaml = pytest.importorskip("yaml", reason="skipped: PyYAML is not installed")
+    good.append(yaml.safe_load(re.findall(r"```yaml\n(.*?)```", guide, re.S)[0]))
+    for content in good:
+        assert mix_of(content).request(512)["phases"] and allows(schema, content)
+    # What hangs together with the rest of the file is beyond a schema, and so is NaN.
+    beyond = "another one than|above 0|phase before|weights must be given one|weights.code must be given|one of code"
+    for content, text in WRONG:
+        if not re.search(beyond, text) and "NaN" not in json.dumps(content):
+            assert not allows(schema, content), text
 
 
 def test_phases_that_meet_in_samples_are_refused(tmp_path: Path) -> None:

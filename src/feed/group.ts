@@ -20,7 +20,7 @@ import type { SourceView } from "./run-source.ts";
 /** An opened view: what every session of the group shares. */
 export interface GroupView {
   order: Order;
-  /** By number; undefined: nothing is served from it any more. */
+  /** By number; undefined: the job does not name it any more. */
   sources: readonly (SourceView | undefined)[];
   layout: ViewLayout;
   clocks: StageClocks;

@@ -1,12 +1,13 @@
 /**
- * Opening an order: the sources of a plan, each over the set that it is of. All that are there are opened, whatever the plan's
- * position: a loader may go back to the beginning of its epoch.
+ * Opening an order: the sources of a plan, each over the set that it is of. Those that are over, too: an epoch may be
+ * begun anew, and ranks come back some steps apart. A run takes memory for those only that it serves.
  */
 import { extents } from "../dataset/extents.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import { BLOCK_BYTES } from "../formats/types.ts";
 import { resolvedEntry } from "../order/job.ts";
 import type { PlannedOrder } from "../order/job.ts";
+import { StateMismatch } from "../order/errors.ts";
 import { Order } from "../order/order.ts";
 import { RUN_BLOCKS } from "../order/resolve.ts";
 import { timelineOf } from "../order/state.ts";
@@ -30,10 +31,16 @@ export async function openOrder(
   const opened = await Promise.all(
     plan.entries.map(async ({ name, view: fingerprint }, number) => {
       const at = named.findIndex((source) => source.name === name);
-      if (at < 0) return undefined;
-      const sets = [{ view: views[at]!.view, index: named[at]!.index }, ...views[at]!.past];
+      const sets = at < 0 ? [] : [{ view: views[at]!.view, index: named[at]!.index }, ...views[at]!.past];
       const set = sets.find((candidate) => candidate.view.fingerprint === fingerprint);
-      if (set === undefined) return undefined;
+      if (set === undefined) {
+        if (!timeline.serves(number, plan.position)) return undefined;
+        throw new StateMismatch(
+          `the state goes on with source ${name} from position ${plan.position}, and this job has no source of that name`,
+          {},
+          "keep it in the mix, with weight 0 if no more is wanted of it; it may go once the state is past its last sample",
+        );
+      }
       const { view, index } = set;
       const resolved = resolvedEntry(plan, number, view, options);
       const table = await extents(index, resolved.extentBlocks);

@@ -3,6 +3,7 @@
  * A consumer that seeks elsewhere gets another run; a run that nobody uses is closed and its memory is gone.
  */
 import { rawBytes } from "../order/residency.ts";
+import { OrderPosition } from "../order/errors.ts";
 import type { Order } from "../order/order.ts";
 import type { Readers } from "../order/residency.ts";
 import type { Kernels } from "../kernels/kernels.ts";
@@ -25,7 +26,7 @@ import type { Supply } from "./supply.ts";
 
 export interface RunParts {
   order: Order;
-  /** By number; undefined: nothing is served from it any more. */
+  /** By number; undefined: the job does not name it any more. */
   sources: readonly (SourceView | undefined)[];
   layout: ViewLayout;
   slot: SlotLayout;
@@ -70,7 +71,7 @@ export class Run {
     const random = sampleAt !== undefined;
     this.parts = parts;
     const { order, layout, decoders, batch, world } = parts;
-    const views = served(parts, from);
+    const views = present(parts, from, random);
     const format = views[0]!.source.index.format;
     this.memory = new GroupMemory(parts.memories, layout.rowBytes, need.rows, need.raw);
     this.kernels = loadKernels({ memory: this.memory.memory, tables: this.memory.tables, initTables: true });
@@ -80,7 +81,8 @@ export class Run {
     // The client's line of the slot is written with the slot: it must not hold what was here before.
     this.memory.bytes.fill(0, this.staging, this.staging + stagingBytes(parts.slot, batch));
     this.steps = new Steps(order, from, batch * world);
-    const held = views.every(({ order: own }) => own.resolved.held);
+    // Every position can be had where every source of the order is held whole, those that are over too.
+    const held = views.length === parts.sources.length && views.every(({ order: own }) => own.resolved.held);
     this.audience = new Audience(order, this.steps, world, held);
     for (const [rank, peers] of parts.localRanks) this.audience.expect(rank, parts.stride, peers, from);
     const readers = readersOf(parts, random);
@@ -125,7 +127,7 @@ export class Run {
     const nodeLanes = lanesOfNode(parts, new Steps(order, from, batch * world), from);
     let rows = 0;
     let raw = 0;
-    for (const source of served(parts, from)) {
+    for (const source of present(parts, from, random)) {
       rows += rowsOf(source, readers, nodeLanes.of(source.order));
       raw = Math.max(raw, rawBytes(source.view, readers, source.largestBlockBytes));
     }
@@ -227,11 +229,17 @@ function readersOf(parts: RunParts, random: boolean): Readers {
   };
 }
 
-/** Sources that something is served from at or after a position. */
-function served({ order, sources }: RunParts, from: number): SourceView[] {
-  return sources.filter(
-    (source) => source !== undefined && order.timeline.serves(source.order.number, from),
-  ) as SourceView[];
+/** Sources that are served from a position on. Throws ATH_ORDER_POSITION for one that this job no longer has. */
+function present({ sources, order }: RunParts, from: number, random: boolean): SourceView[] {
+  return sources.filter((source, number): source is SourceView => {
+    const serves = random || order.timeline.serves(number, from);
+    if (!serves || source !== undefined) return serves;
+    throw new OrderPosition(
+      `position ${from} lies before the end of source ${number} of the order, which this job does not name any more`,
+      {},
+      "go on from a later position, or name that source in the mix with weight 0",
+    );
+  });
 }
 
 function lanesOfNode({ order, world, localRanks }: RunParts, steps: Steps, from: number): NodeLanes {

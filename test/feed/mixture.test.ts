@@ -127,3 +127,39 @@ test("a loader that stands behind a source's last row goes back to where it is s
     await rig.close();
   }
 });
+
+test("a source that is over is not read, and is there again when a rank goes back to it", async () => {
+  const sizes = { ...windows, globalBatch: 10 };
+  const start = await Rig.mix(folders, { sizes, batch: 10, world: 1, phases });
+  const state = stateOf(start.plan, 2800);
+  await start.close();
+  for (const held of [false, true]) {
+    // Held sources share one run for all positions.
+    const kind = held ? { seed: 5n, globalBatch: 10, shuffleMemory: 2 ** 30 } : sizes;
+    const at = held ? undefined : state;
+    const rig = await Rig.mix(folders, { sizes: kind, batch: 10, world: 1, phases, ...(at && { state: at }) });
+    const after = held
+      ? await Rig.mix(folders, { sizes: kind, batch: 10, world: 1, phases, state: stateOf(rig.plan, 2800) })
+      : rig;
+    try {
+      const client = after.client({ rank: 0 });
+      const idsAt = (positions: readonly number[]): number[] =>
+        positions.map((position) => {
+          const { source, sample } = after.order.locate(position);
+          return (FIRST[source] as number) + sample;
+        });
+      const first = await client.batch(0);
+      assert.deepEqual([first.position, first.ids], [2800, idsAt(first.positions)]);
+      assert.equal(after.group.view.sources[0]?.source.shardsOpened, 0);
+      client.member?.seek(0);
+      const from = client.batches.length;
+      for (let step = 0; step < 20; step++) {
+        const batch = await client.batch(from + step);
+        assert.deepEqual([batch.position, batch.ids], [step * 10, idsAt(batch.positions)]);
+      }
+    } finally {
+      await rig.close();
+      if (held) await after.close();
+    }
+  }
+});
