@@ -261,3 +261,14 @@ def test_weights_by_tokens(data: Path) -> None:
     with Run(1, 40, mix=content) as run:
         found = run.take(10)
     assert Counter(i // SOURCE for i in found.values()) == {0: 300, 2: 100}
+
+
+def test_a_source_that_is_still_due_must_be_named(data: Path) -> None:
+    _, states = unbroken(120, 1, 6, mix=mix(data, 1, 1, 0), global_batch_size=60)
+    only = {"sources": {"web": {"path": data / "web", "weight": 1}}}
+    # In the middle of an optimizer step the sources of before are due to its end.
+    with pytest.raises(ValueError) as caught, Run(1, 6, state=states[66], mix=only, global_batch_size=60) as run:
+        run.take(1)
+    assert caught.value.code == "ATH_STATE_MISMATCH" and "source code" in str(caught.value)  # type: ignore[attr-defined]
+    with Run(1, 6, state=states[120], mix=only, global_batch_size=60) as run:
+        assert {i // SOURCE for i in run.take(20).values()} == {0}
