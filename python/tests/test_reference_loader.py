@@ -73,7 +73,7 @@ class Run(NamedTuple):
     truncated: list[int]
 
 
-def run(agent: str, source: str, world: int, steps: int, proof: Path, **options: Any) -> Run:
+def run(agent: str, source: str | None, world: int, steps: int, proof: Path, **options: Any) -> Run:
     loaders = [
         Loader(
             source, agent=agent, rank=rank, world_size=world, identities=True, proof_dir=proof / str(rank), **options

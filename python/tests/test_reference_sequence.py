@@ -22,7 +22,7 @@ View = tuple[str, Totals]
 def view_of(name: str, version: int, samples: int) -> View:
     blocks = max(1, samples // 5)
     fingerprint = f"{sum(name.encode()):016x}{version:016x}"
-    return fingerprint, Totals(samples, samples * 100, blocks, min(samples, 5), 64, tokens=samples * 3)
+    return fingerprint, Totals(samples, samples * 100, blocks, min(samples, 5), 64, tokens=samples * 3, records=samples)
 
 
 def extents_of(samples: int) -> list[int]:
@@ -59,18 +59,18 @@ def random_job(rng: random.Random, last: str = "carry", sources: int | None = No
         by=rng.choice(["samples", "samples", "tokens"]),
         options=Options(**options),
         max_length=rng.choice([1, 512]),
-        appended=lambda name, old: True,
     )
 
 
 def appended_job(rng: random.Random, job: Job) -> Job:
     """The same job later: shards appended to some sources, other weights, another G, another source."""
-    views = dict(job.views)
+    views, past = dict(job.views), dict(job.past)
     for name, (view, totals) in job.views.items():
         if rng.random() < 0.5:
             views[name] = view_of(name, int(view[16:], 16) + 1, totals.samples + rng.randint(1, 30))
+            past[name] = [view, *past.get(name, ())]
     phases = [(0, [rng.choice([1, 2, 0.2]) for _ in views])] if rng.random() < 0.5 else job.phases
-    return replace(job, views=views, phases=phases, ramp=[(0, rng.choice([8, 12, 16]))])
+    return replace(job, views=views, past=past, phases=phases, ramp=[(0, rng.choice([8, 12, 16]))])
 
 
 def rows(order: Order, start: int, stop: int) -> list[Any]:

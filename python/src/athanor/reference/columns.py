@@ -19,7 +19,7 @@ from .chance import I64
 from .example import Feature, example_of
 from .tfrecord import Batch
 
-_MASK = "attention_mask"
+MASK = "attention_mask"
 _MAX_COLUMNS = 64
 _STORED = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "prefix": np.uint32, "length": np.uint32}
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -40,12 +40,6 @@ class Column:
     @property
     def is_mask(self) -> bool:
         return self.storage in ("prefix", "length")
-
-    @property
-    def delivered(self) -> str:
-        """What a user gets, in words."""
-        kind = "float32" if self.storage == "f32" else "int64"
-        return kind if self.scalar and not self.is_mask else f"{kind}[{self.width}]"
 
     def empty(self, rows: int) -> Array:
         shape = (rows,) if self.is_mask or self.scalar else (rows, self.width)
@@ -105,8 +99,8 @@ def columns_of(fields: list[FieldInfo], view: dict[str, Any], root: str) -> list
                 file=root,
                 remedy="text has to be tokenised first",
             )
-        if "input_ids" in names and _MASK not in names:
-            names = [*names, _MASK]
+        if "input_ids" in names and MASK not in names:
+            names = [*names, MASK]
     if len(names) > _MAX_COLUMNS:
         raise error(
             "ATH_COLUMN_UNKNOWN",
@@ -122,7 +116,7 @@ def _column(name: str, fields: list[FieldInfo], numeric: list[FieldInfo], view: 
     field = next((field for field in fields if field["name"] == name), None)
     if field is None:
         ids = next((other for other in numeric if other["name"] == "input_ids"), numeric[0] if numeric else None)
-        if name == _MASK and ids is not None:
+        if name == MASK and ids is not None:
             return Column(name, ids["name"], "length", width, False, 0)
         found = ", ".join(other["name"] for other in fields)
         raise error(

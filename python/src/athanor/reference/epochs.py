@@ -1,14 +1,14 @@
 """Where epochs begin in a run of segments (docs/reference/order.md, "Mixtures and segments", Epochs).
 
->>> epochs = Epochs(run)
->>> epochs.begin(2), epochs.epoch_of(40)
+>>> epochs = Epochs([Span(0, 0, 0, 100)], [(0, 24)], "carry")
+>>> epochs.begin(2), epochs.epoch_of(120)
+(216, 1)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
-
-from .segments import Run
 
 
 class Span(NamedTuple):
@@ -19,22 +19,19 @@ class Span(NamedTuple):
     into: int
     length: int
 
+    def at(self, position: int) -> tuple[int, int]:
+        """(epoch, samples of it that are done)."""
+        epochs, into = divmod(self.into + position - self.start, self.length)
+        return self.epoch + epochs, into
+
 
 class Epochs:
-    """`spans`, `batches` ((start, G)): one of each a segment."""
+    """`batches`: (start, G)."""
 
-    def __init__(self, run: Run) -> None:
-        self.last = run.segments[0].last
-        self.batches = [(segment.start, segment.global_batch) for segment in run.segments]
-        self.spans: list[Span] = []
-        for segment in run.segments:
-            length = run.length(segment)
-            epoch = into = 0
-            if self.spans:
-                before = self.spans[-1]
-                epochs, into = divmod(before.into + segment.start - before.start, before.length)
-                epoch = before.epoch + epochs
-            self.spans.append(Span(segment.start, epoch, min(into, length), length))
+    def __init__(self, spans: Sequence[Span], batches: Sequence[tuple[int, int]], last: str) -> None:
+        self.spans = spans
+        self.batches = batches
+        self.last = last
 
     def begin(self, epoch: int) -> int:
         """B(e): the first border at or after the position at which the samples of epoch e − 1 are done."""
@@ -45,14 +42,16 @@ class Epochs:
         done = max(done, self.spans[0].start)
         if self.last == "pad":
             return done
-        start, size = self.batches[i]
-        return start + max(0, -(-(done - start) // size)) * size
+        start, size = self._batch(done)
+        return start + -(-(done - start) // size) * size
 
     def epoch_of(self, position: int) -> int:
         """The greatest e with B(e) ≤ position."""
         at = position
         if self.last != "pad":
-            start, size = next(batch for batch in reversed(self.batches) if batch[0] <= position)
+            start, size = self._batch(position)
             at = position - (position - start) % size
-        span = next(span for span in reversed(self.spans) if span.start <= at)
-        return span.epoch + (span.into + at - span.start) // span.length
+        return [span for span in self.spans if span.start <= at][-1].at(at)[0]
+
+    def _batch(self, position: int) -> tuple[int, int]:
+        return [batch for batch in self.batches if batch[0] <= position][-1]

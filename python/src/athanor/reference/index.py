@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,7 @@ class Index:
         fingerprint: str,
         tables: dict[int, Table] | None = None,
         tokens: dict[int, Tokens] | None = None,
+        past: Sequence[dict[str, Any]] = (),
     ) -> None:
         self.root = root
         self.index_dir = index_dir
@@ -74,6 +75,7 @@ class Index:
         self.fields = fields
         self.fingerprint = fingerprint
         self.tokens = tokens or {}
+        self.past = past
         self._tables = {} if tables is None else tables
         counts = np.array([shard.records for shard in shards], np.int64)
         self.first_sample = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
@@ -88,6 +90,16 @@ class Index:
 
     def path(self, shard: int) -> str:
         return os.path.join(self.root, self.shards[shard].path)
+
+    def past_sets(self) -> Iterator[Index]:
+        """The sets that this one was before shards were appended, the newest first."""
+        later: set[str] = set()
+        for entry in reversed(self.past):
+            later.update(entry["added"])
+            shards = [shard for shard in self.shards if shard.path not in later]
+            if data_fingerprint(shards) != entry["fingerprint"]:
+                return
+            yield Index(self.root, self.index_dir, shards, self.fields, entry["fingerprint"])
 
     def table(self, shard: int) -> Table:
         found = self._tables.get(shard)
@@ -119,7 +131,8 @@ def stored_index(source: str, index_dir: str | None = None) -> tuple[Found, Inde
     ):
         if path is not None:
             raise AthanorError("ATH_INDEX_STALE", what, file=os.path.join(found.root, path), remedy=command)
-    index = Index(found.root, found.index_dir, shards, manifest["schema"]["fields"], manifest["fingerprint"])
+    fields, past = manifest["schema"]["fields"], manifest.get("past", [])
+    index = Index(found.root, found.index_dir, shards, fields, manifest["fingerprint"], past=past)
     return found, index
 
 

@@ -16,12 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from .chance import I64
-from .epochs import Epochs
 from .mixture import PERIOD
 from .passes import Passes, Window
 from .resolve import How
 from .segments import Joined, Run, Segment
-from .sequence import Sequence as Rows
+from .sequence import Rows
 
 
 class Located(NamedTuple):
@@ -46,8 +45,8 @@ class Order:
 
     def __init__(self, run: Run, extents: Callable[[int], Sequence[int] | I64]) -> None:
         self.run = run
-        self.epochs = Epochs(run)
         self._rows = Rows(run)
+        self.epochs = self._rows.epochs
         self._extents = extents
         self._passes: dict[int, Passes] = {}
 

@@ -6,23 +6,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import lcm
 
 from ..errors import error
 from .mixture import whole_weights
-from .resolve import Options, Totals, resolve, share
+from .resolve import Options, Totals, default_lanes, resolve, resolve_share
 from .segments import Joined, Run, Segment
-from .sequence import Plain
-from .sequence import Sequence as Rows
+from .sequence import Rows
 
 
 @dataclass(frozen=True)
 class Job:
     """`views`: fingerprint and totals of each source name. `phases`: (from, weights in the order of `views`), `ramp`:
-    (from, G), both ascending from 0 on. `by`: "samples" or "tokens". `appended(name, old)`: whether the view is the old
-    one (by fingerprint) with shards appended."""
+    (from, G), both ascending from 0 on. `by`: "samples" or "tokens". `past`: fingerprints of the views that a source
+    was before shards were appended."""
 
     seed: int
     views: dict[str, tuple[str, Totals]]
@@ -32,15 +31,14 @@ class Job:
     last: str = "carry"
     options: Options = field(default_factory=Options)
     max_length: int = 1
-    appended: Callable[[str, str], bool] = lambda name, old: False
+    past: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def mix(self, position: int) -> list[tuple[str, int]]:
         """(name, weight of 65536) of the sources in force."""
         weights = list([weights for start, weights in self.phases if start <= position][-1])
         if self.by == "tokens":
             for i, (_, totals) in enumerate(self.views.values()):
-                if weights[i] > 0:
-                    weights[i] /= min(totals.tokens / totals.samples, self.max_length)
+                weights[i] /= max(min(totals.tokens / totals.records, self.max_length), 1)
         whole = whole_weights(weights)
         return [(name, weight) for name, weight in zip(self.views, whole) if weight > 0]
 
@@ -51,42 +49,86 @@ class Job:
         """Later positions at which something else is wanted."""
         return sorted({start for start, _ in (*self.phases, *self.ramp) if start > position})
 
+    def check(self) -> None:
+        """Refuses what cannot be combined: ATH_ORDER_OPTION."""
+        for what, starts in (("phases", [at for at, _ in self.phases]), ("ramp", [at for at, _ in self.ramp])):
+            if not starts or starts[0] != 0 or starts != sorted(set(starts)):
+                raise error("ATH_ORDER_OPTION", f"{what} must begin at 0 and ascend, found {starts}")
+        if self.last != "carry" and len(self.ramp) > 1:
+            raise error("ATH_ORDER_OPTION", f'a batch ramp needs last="carry", found last="{self.last}"')
+        if self.last == "pad" and (len(self.views) > 1 or len(self.phases) > 1):
+            what = 'last="pad" needs one source: a mixture has no end'
+            raise error("ATH_ORDER_OPTION", what, remedy="evaluate each source by itself")
+
 
 def plan(job: Job, old: Run | None = None, position: int = 0, start: int = 0) -> Run:
-    """The run that goes on from `old` at `position`, or a new one from `start` on. Raises ATH_STATE_MISMATCH for a view
-    that is not the old one with shards appended, and ATH_ORDER_OPTION."""
+    """The run that goes on from `old` at `position`, or a new one from `start` on. Raises ATH_ORDER_OPTION."""
+    job.check()
     if old is None:
-        run = _begin(job, Run(job.seed, (), ()), start)
-        position = start
+        at = position = start
+        run = Run(job.seed, (), ())
     else:
-        segments = [segment for i, segment in enumerate(old.segments) if i == 0 or segment.start < position]
-        run = _forget(replace(old, segments=tuple(segments)))
-        run = _begin(job, run, run.segments[-1].border(position))
-    for change in job.changes(position):
-        run = _begin(job, run, run.segments[-1].border(change))
-    return run
+        run = begun(old, position)
+        at = border(run, position)
+    run = _begin(job, run, at)
+    for change in job.changes(at):
+        run = _begin(job, run, border(run, change))
+    return _compact(run, position)
+
+
+def begun(run: Run, position: int) -> Run:
+    """What stays of a run at a position: its past."""
+    segments = tuple(segment for i, segment in enumerate(run.segments) if i == 0 or segment.start < position)
+    known = max(number for segment in segments for number in segment.sources) + 1
+    return replace(run, sources=run.sources[:known], segments=segments)
+
+
+def border(run: Run, position: int) -> int:
+    """The first border of the last segment at or after a position; with `pad` an epoch ends its last batch."""
+    last = run.segments[-1]
+    if position <= last.start or last.last != "pad":
+        return last.border(position)
+    samples = run.sources[last.sources[0]].samples
+    begin = last.start + (position - last.start) // samples * samples
+    return min(begin + -(-(position - begin) // last.global_batch) * last.global_batch, begin + samples)
+
+
+def differences(job: Job, run: Run) -> list[str]:
+    """What of `run`, the past of a state, is not of this job: another seed, or other data under the same name."""
+    found = [f"seed: state has {run.seed}, this job has {job.seed}"] if run.seed != job.seed else []
+    newest = {joined.name: joined for joined in run.sources}
+    for name, (view, totals) in job.views.items():
+        joined = newest.get(name)
+        if joined is None or joined.view in job.past.get(name, ()):
+            continue
+        if joined.view != view:
+            what = f"view fingerprint of {name} (data, columns, max_length or tokenizer)"
+            found.append(f"{what}: state has {joined.view}, this job has {view}")
+        elif joined.samples != totals.samples:
+            found.append(f"samples of {name}: state has {joined.samples}, this job has {totals.samples}")
+    if not set(newest) & set(job.views):
+        found.append(f"sources: state has {', '.join(newest)}, this job has {', '.join(job.views)}")
+    return found
 
 
 def _begin(job: Job, run: Run, at: int) -> Run:
     """A segment at `at`, if what the job wants there differs from the last segment."""
     mix, size = job.mix(at), job.global_batch(at)
-    if run.segments:
-        last = run.segments[-1]
+    last = run.segments[-1] if run.segments else None
+    if last is not None:
         have = [(run.sources[number], weight) for number, weight in zip(last.sources, last.weights)]
-        wanted = [(name, job.views[name][0], weight) for name, weight in mix]
-        if [(joined.name, joined.view, weight) for joined, weight in have] == wanted and last.global_batch == size:
-            return run
-    for joined in _newest(run).values():
-        view = job.views[joined.name][0] if joined.name in dict(mix) else joined.view
-        if view != joined.view and not job.appended(joined.name, joined.view):
-            raise error(
-                "ATH_STATE_MISMATCH",
-                f"the state belongs to another order (view fingerprint of {joined.name}: state has {joined.view}, this "
-                f"job has {view}, which is not the old one with shards appended)",
-                remedy="use the data of the run that wrote it, or override=True to begin a new order here",
-            )
-    if run.segments and run.segments[-1].start == at:
-        run = _forget(replace(run, segments=run.segments[:-1]))
+        if [(joined.name, joined.view, weight) for joined, weight in have] == [
+            (name, job.views[name][0], weight) for name, weight in mix
+        ]:
+            if last.global_batch == size:
+                return run
+            again = replace(last, global_batch=size)
+            if last.start == at or last.last == "pad":  # with `pad` G is no part of the order
+                return replace(run, segments=(*run.segments[:-1], again))
+            return replace(run, segments=(*run.segments, replace(again, start=at)))
+        if last.start == at:
+            sources = run.sources if len(run.segments) > 1 else ()
+            run = replace(run, sources=sources, segments=run.segments[:-1])
     return _join(job, run, mix, size, at)
 
 
@@ -94,82 +136,54 @@ def _join(job: Job, run: Run, mix: list[tuple[str, int]], size: int, at: int) ->
     sources = list(run.sources)
     known = {(joined.name, joined.view): number for number, joined in enumerate(sources)}
     names = [name for name, _ in mix]
-    mixed = len(mix) > 1 or (bool(run.segments) and (run.mixed()[-1] or names != run.names(run.segments[-1])))
-    if mixed and job.last == "pad":
-        raise error("ATH_ORDER_OPTION", 'a mixture cannot have last="pad"', remedy='use last="carry"')
-    new = [name for name in names if (name, job.views[name][0]) not in known]
-    weights = dict(mix)
-    options = {name: share(job.options, weights[name]) if mixed else job.options for name in new}
-    lanes: int | None = None
-    if mixed and run.segments and run.mixed()[-1]:
-        lanes = run.segments[-1].lanes
-    elif mixed:
-        lanes = _first_lanes(job, run, at, [resolve(job.views[name][1], options[name]).lanes for name in new])
-    for name in new:
+    behind = bool(run.segments) and (run.mixed()[-1] or names[0] != run.names(run.segments[-1])[0])
+    lanes = _lanes(job, run, at) if len(mix) > 1 or behind else None
+    numbers = []
+    for name, weight in mix:
         view, totals = job.views[name]
-        known[name, view] = len(sources)
-        sources.append(Joined(name, view, totals.samples, resolve(totals, options[name], lanes)))
-    numbers = tuple(known[name, job.views[name][0]] for name in names)
-    last = run.segments[-1].last if run.segments else job.last
-    segment = Segment(
-        at, numbers, tuple(weight for _, weight in mix), lanes or sources[numbers[0]].how.lanes, last, size
-    )
+        if (name, view) not in known:
+            known[name, view] = len(sources)
+            how = resolve(totals, job.options) if lanes is None else resolve_share(totals, job.options, weight, lanes)
+            sources.append(Joined(name, view, totals.samples, how))
+        numbers.append(known[name, view])
+    last = run.segments[0].last if run.segments else job.last
+    weights = tuple(weight for _, weight in mix)
+    segment = Segment(at, tuple(numbers), weights, lanes or sources[numbers[0]].how.lanes, last, size)
     return replace(run, sources=tuple(sources), segments=(*run.segments, segment))
 
 
-def _first_lanes(job: Job, run: Run, at: int, wanted: list[int]) -> int:
-    """L of the first mixed segment; `wanted`: what new sources would have by themselves."""
-    before = 1
+def _lanes(job: Job, run: Run, at: int) -> int:
+    """L of a mixed segment: that of the mixed ones before, or enough for every source of the job."""
+    if run.segments and run.mixed()[-1]:
+        return run.segments[-1].lanes
+    lanes = 1
     if run.segments:
-        part = Rows(run).part(at)
-        if isinstance(part, Plain):
-            (links,) = part.chain(at).values()
-            before = lcm(*(run.sources[link.number].how.lanes for link in links))
-    if job.options.lanes is not None:
-        if job.options.lanes % before != 0:
-            raise error(
-                "ATH_ORDER_OPTION",
-                f"lanes must be a multiple of {before}, the lanes of the source that the mixture goes on with, got "
-                f"{job.options.lanes}",
-            )
+        (links,) = Rows(run).plain(at).chain(at).values()
+        lanes = lcm(*(run.sources[link.number].how.lanes for link in links))
+    elif job.options.lanes is not None:
         return job.options.lanes
-    lanes = before
-    while lanes < max(wanted, default=1):
-        lanes *= 2
+    if job.options.shuffle == "window":
+        used = [totals for i, (_, totals) in enumerate(job.views.values()) if any(w[i] > 0 for _, w in job.phases)]
+        while lanes < max(min(default_lanes(totals), totals.samples) for totals in used):
+            lanes *= 2
     return lanes
 
 
-def _newest(run: Run) -> dict[str, Joined]:
-    """The last view of each name."""
-    return {run.sources[number].name: run.sources[number] for segment in run.segments for number in segment.sources}
+def _compact(run: Run, position: int) -> Run:
+    """Without the segments that no formula needs: of those in a row that differ in G only, the first and the last that
+    has begun stay."""
 
+    def alike(a: Segment, b: Segment) -> bool:
+        return a.last == "carry" and (a.sources, a.weights) == (b.sources, b.weights)
 
-def _forget(run: Run) -> Run:
-    """Without the sources that no segment names."""
-    named = {number for segment in run.segments for number in segment.sources}
-    place = {number: i for i, number in enumerate(sorted(named))}
-    segments = tuple(
-        replace(segment, sources=tuple(place[number] for number in segment.sources)) for segment in run.segments
-    )
-    return replace(run, sources=tuple(run.sources[number] for number in place), segments=segments)
-
-
-def compact(run: Run, position: int) -> Run:
-    """Without the segments that no formula needs: of plain ones in a row that differ in G only, the first and the last
-    that has begun stay. Only for `carry`, where G is no part of the sequence."""
-    kept: list[Segment] = []
-    mixed = run.mixed()
-    for i, segment in enumerate(run.segments):
-        drop = (
+    kept = [
+        segment
+        for i, segment in enumerate(run.segments)
+        if not (
             0 < i < len(run.segments) - 1
-            and segment.last == "carry"
             and run.segments[i + 1].start <= position
-            and all(
-                replace(other, start=0, global_batch=1) == replace(segment, start=0, global_batch=1)
-                for other in (run.segments[i - 1], run.segments[i + 1])
-            )
-            and not mixed[i]
+            and alike(run.segments[i - 1], segment)
+            and alike(segment, run.segments[i + 1])
         )
-        if not drop:
-            kept.append(segment)
+    ]
     return replace(run, segments=tuple(kept))

@@ -19,8 +19,8 @@ _RUN_BLOCKS = 64  # larger extents are whole runs of so many blocks
 
 @dataclass(frozen=True)
 class Totals:
-    """What of a view decides the order's numbers. `row_bytes`: nominal, width × 4 of each delivered column. `tokens`:
-    of all samples, for weights by tokens."""
+    """What of a view decides the order's numbers. `row_bytes`: nominal, width × 4 of each delivered column. `tokens`,
+    `records`: as the index counts them, for weights by tokens."""
 
     samples: int
     bytes: int
@@ -29,6 +29,7 @@ class Totals:
     row_bytes: int
     streams: bool = False
     tokens: int = 0
+    records: int = 1
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,24 @@ def share(options: Options, weight: int) -> Options:
     return replace(options, shuffle_memory=options.shuffle_memory * weight // 65536)
 
 
-def resolve(totals: Totals, options: Options, of: int | None = None) -> How:
-    """`of`: lanes of a mixture, of which a source has a divisor. Raises ATH_ORDER_OPTION, and ATH_ORDER_STREAM for
-    streams too large for `global`."""
+def default_lanes(totals: Totals) -> int:
+    most = max(1, min(_MAX_LANES, totals.blocks // 4))
+    return 1 << (most.bit_length() - 1)
+
+
+def resolve_share(totals: Totals, options: Options, weight: int, lanes: int) -> How:
+    """A source of a mixture of so many lanes: in the largest divisor of them that is at most what it would have by
+    itself. `lanes` of the options is the mixture's."""
+    own = replace(share(options, weight), lanes=None)
+    alone = resolve(totals, own)
+    if alone.shuffle != "window":
+        return alone
+    fits = max(d for d in range(1, min(alone.lanes, totals.samples, lanes) + 1) if lanes % d == 0)
+    return alone if fits == alone.lanes else resolve(totals, replace(own, lanes=fits))
+
+
+def resolve(totals: Totals, options: Options) -> How:
+    """Raises ATH_ORDER_OPTION, and ATH_ORDER_STREAM for streams too large for `global`."""
     if totals.samples < 1:
         raise error("ATH_ORDER_OPTION", "the data has no samples", remedy="look with `athanor inspect`")
     free = options.lanes is None and options.window is None
@@ -92,10 +108,7 @@ def resolve(totals: Totals, options: Options, of: int | None = None) -> How:
     if shuffle != "window":
         lanes = 1
     elif lanes is None:
-        most = max(1, min(_MAX_LANES, totals.blocks // 4))
-        lanes = 1 << (most.bit_length() - 1)
-    if of is not None:
-        lanes = max(d for d in range(1, min(lanes, totals.samples, of) + 1) if of % d == 0)
+        lanes = default_lanes(totals)
     mean = max(totals.bytes / max(totals.blocks, 1), 1)
     extent = math.floor(min(totals.bytes / (16 * lanes), _MAX_EXTENT_BYTES) / mean + 0.5)
     extent = extent // _RUN_BLOCKS * _RUN_BLOCKS if extent >= _RUN_BLOCKS else max(extent, 1)

@@ -47,6 +47,17 @@ class Field:
         self.high: int | None = None
         self.prefix = True
 
+    @classmethod
+    def of(cls, described: dict[str, Any]) -> Field:
+        """What `described` gave."""
+        field = cls(described["name"])
+        field.kind, field.present, field.values = described["kind"], described["present"], described["values"]
+        field.min_length, field.max_length = described["minLength"], described["maxLength"]
+        field.prefix = described.get("prefixMask") is True
+        if "min" in described:
+            field.low, field.high = int(described["min"]), int(described["max"])
+        return field
+
     def add(self, feature: Feature) -> None:
         self.kind = feature.kind
         self.min_length = feature.size if self.present == 0 else min(self.min_length, feature.size)
@@ -320,6 +331,27 @@ def _fold(file: str, batch: Batch, i: int, fields: dict[bytes, Field]) -> None:
     for name, feature in features.items():
         if feature is not None:
             fields[name].add(feature)
+
+
+def merged_fields(described: list[tuple[str, str, list[dict[str, Any]]]]) -> list[dict[str, Any]]:
+    """The schema of several sets: (name, root, fields) each. Raises ATH_SCHEMA_CONFLICT."""
+    if len(described) == 1:
+        return described[0][2]
+    merged: dict[str, tuple[Field, str]] = {}
+    for source, root, fields in described:
+        for part in fields:
+            name = part["name"]
+            field, where = merged.setdefault(name, (Field.of(part), source))
+            if field.kind != part["kind"]:
+                raise AthanorError(
+                    "ATH_SCHEMA_CONFLICT",
+                    f'feature "{name}" holds {part["kind"]} values in source {source}, {field.kind} values in {where}',
+                    file=root,
+                    remedy="the sources of a mixture share a schema: leave one of the two out",
+                )
+            if where != source:
+                field.merge(Field.of(part))
+    return [merged[name][0].described() for name in sorted(merged, key=_code_units)]
 
 
 def _code_units(name: str) -> bytes:

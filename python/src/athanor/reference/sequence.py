@@ -3,19 +3,21 @@
 
 Pure arithmetic over a run: no samples, no files.
 
->>> Sequence(run).row(17)
+>>> Rows(run).row(17)
 Row(source=0, epoch=0, lane=1, row=8)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import error
 from .chance import I64
+from .epochs import Epochs, Span
 from .mixture import Turns
 from .passes import lane_samples
 from .segments import Joined, Run, Segment, whole_batches
@@ -30,7 +32,7 @@ class Row(NamedTuple):
     row: int
 
 
-class Sequence:
+class Rows:
     """The endless sequence of a run."""
 
     def __init__(self, run: Run) -> None:
@@ -38,6 +40,8 @@ class Sequence:
         self._parts: list[Plain | Mixed] = []
         for i, (segment, mixed) in enumerate(zip(run.segments, run.mixed())):
             before = self._parts[-1] if i > 0 else None
+            if mixed and isinstance(before, Mixed) and before.goes_on(segment):
+                continue  # another G alone changes no sample
             if not mixed:
                 self._parts.append(Plain(run, segment, before if isinstance(before, Plain) else None))
             elif isinstance(before, Mixed):
@@ -46,11 +50,35 @@ class Sequence:
                 chains = {} if before is None else before.chain(segment.start)
                 self._parts.append(Mixed(run, segment, chains, {}))
 
+    @cached_property
+    def epochs(self) -> Epochs:
+        """Plain: the passes. Mixed: by the samples of all sources of the segment."""
+        run = self.run
+        spans: list[Span] = []
+        plain = [part for part in self._parts if isinstance(part, Plain)]
+        for part, after in zip(plain, [*plain[1:], None]):
+            spans += [span for span in part.spans() if after is None or span.start < after.start]
+        for segment, mixed in zip(run.segments, run.mixed()):
+            if mixed:
+                spans = [span for span in spans if span.start < segment.start]
+                length = run.length(segment)
+                epoch, into = spans[-1].at(segment.start) if spans else (0, 0)
+                spans.append(Span(segment.start, epoch, min(into, length), length))
+        batches = [(segment.start, segment.global_batch) for segment in run.segments]
+        return Epochs(spans, batches, run.segments[0].last)
+
     def part(self, position: int) -> Plain | Mixed:
         for part in reversed(self._parts):
             if part.start <= position:
                 return part
         raise IndexError(f"position must be at least {self._parts[0].start}, got {position}")
+
+    def plain(self, position: int) -> Plain:
+        """The plain segment that a position lies in, or behind."""
+        part = self.part(position)
+        if not isinstance(part, Plain):
+            raise IndexError(f"position must lie in a plain segment, got {position}")
+        return part
 
     def row(self, position: int) -> Row:
         return self.part(position).row(position)
@@ -83,6 +111,13 @@ class Plain:
             return self._old, self._epoch, self._place + ahead
         epochs, place = divmod(ahead - self._head, self._length)
         return self._number, self._epoch + (self._place > 0) + epochs, place
+
+    def spans(self) -> list[Span]:
+        """Its epochs: the passes."""
+        place = self._place
+        first = Span(self.start, self._epoch, place, place + self._head)
+        then = Span(self.start + self._head, self._epoch + (place > 0), 0, self._length)
+        return [first, then] if self._head > 0 else [then]
 
     def row(self, position: int) -> Row:
         number, epoch, place = self.at(position)
@@ -119,6 +154,7 @@ class Mixed:
         self.start = segment.start
         self.lanes = segment.lanes
         self._run = run
+        self._mix = segment.sources, segment.weights
         self._names = run.names(segment)
         self._turns = Turns(segment.weights)
         self._chains = {name: list(links) for name, links in chains.items()}
@@ -129,13 +165,21 @@ class Mixed:
                 epoch = 0 if not links else self._free_pass(name)
                 if links and links[-1].epoch == epoch:
                     links.pop()
-                links.append(Link(number, epoch, epoch * _lane_rows(run.sources[number]), False))
-            if any(self.lanes % run.sources[link.number].how.lanes != 0 for link in links):
+                if not links or links[-1].number != number:
+                    links.append(Link(number, epoch, epoch * _lane_rows(run.sources[number]), False))
+            views = [run.sources[link.number] for link in links]
+            if any(joined.samples < joined.how.lanes for joined in views):
+                what = f"source {name} has fewer samples than lanes, which a mixture cannot go on with"
+                raise error("ATH_ORDER_OPTION", what, remedy="begin a new order, with fewer lanes")
+            if any(self.lanes % joined.how.lanes != 0 for joined in views):
                 raise error(
                     "ATH_STATE_INVALID",
                     f"the lanes of source {name} do not divide the {self.lanes} of the mixture",
                     remedy="give what `state_dict()` returned, unchanged",
                 )
+
+    def goes_on(self, segment: Segment) -> bool:
+        return self._mix == (segment.sources, segment.weights)
 
     def at(self, position: int) -> tuple[dict[str, list[Link]], dict[str, I64]]:
         """Chains and counts at a position: what the next segment goes on with."""
@@ -181,7 +225,7 @@ class Mixed:
         each, lanes = joined.how.lanes, np.arange(self.lanes)
         m = lanes % each
         last = link.start[m] + lanes // each + (served - 1) * (self.lanes // each)
-        passes: list[int] = (last // _lane_rows(joined)[m] + 1)[served > 0].tolist()
+        passes: list[int] = (last // np.maximum(_lane_rows(joined), 1)[m] + 1)[served > 0].tolist()
         return max([link.epoch + link.begun, *passes])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from .._state import State, checked
 from ..errors import AthanorError, error
 from .mixture import PERIOD
-from .plan import Job, compact, plan
+from .plan import Job, begun, border, differences, plan
 from .resolve import How
 from .segments import Joined, Run, Segment
 
@@ -24,7 +24,6 @@ _SEGMENT = {"from", "sources", "weights", "L", "last", "G"}
 
 
 def state_of(run: Run, position: int) -> State:
-    run = compact(run, position)
     return {
         "version": 1,
         "seed": str(run.seed),
@@ -91,32 +90,17 @@ def go_on(job: Job, state: State | None, override: bool = False) -> tuple[Run, i
     old, position = run_of(state), int(state["position"])
     if position < old.segments[0].start:
         raise _invalid(f"position {position} lies before its segment, which begins at {old.segments[0].start}")
-    samples = {view: totals.samples for view, totals in job.views.values()}
-    differs = [
-        f"{what}: state has {found}, this job has {expected}"
-        for what, found, expected in (
-            ("seed", old.seed, job.seed),
-            *(
-                (f"samples of {joined.name}", joined.samples, samples.get(joined.view, joined.samples))
-                for joined in old.sources
-            ),
-        )
-        if found != expected
-    ]
-    try:
-        if not differs:
-            return plan(job, old, position), position
-    except AthanorError as mismatch:
-        if mismatch.code != "ATH_STATE_MISMATCH" or not override:
-            raise
+    past = begun(old, position)
+    differs = differences(job, past)
+    if not differs:
+        return plan(job, old, position), position
     if not override:
         raise error(
             "ATH_STATE_MISMATCH",
             f"the state belongs to another order ({'; '.join(differs)})",
             remedy="use the data and seed of the run that wrote it, or override=True to begin a new order here",
         )
-    begun = [segment for segment in old.segments if segment.start <= position]
-    start = begun[-1].border(position)
+    start = border(past, position)
     return plan(job, start=start), start
 
 
@@ -133,8 +117,6 @@ def _valid(state: State) -> State:
             raise _invalid("a source must have a name and a view of 32 hex digits")
         for name, least in (("L", 1), ("window", 1), ("extent", 0)):
             _whole(name, source[name], least)
-        if int(source["samples"]) < source["L"]:
-            raise _invalid(f"a source of {source['samples']} samples cannot have {source['L']} lanes")
         _mode(source, "shuffle")
     starts = []
     for segment in state["segments"]:

@@ -20,7 +20,7 @@ from .order import Order
 from .passes import Window
 from .plan import Job
 from .resolve import Options, is_held, share
-from .source import Source, shared_columns
+from .source import Source, open_index, shared_columns
 from .state import go_on, state_of
 
 SOURCE_NAME = "data"
@@ -42,9 +42,9 @@ class View:
         if mix is None:
             one = {"name": SOURCE_NAME, "path": view["source"], "index_dir": view["index_dir"]}
             mix = {"sources": [one], "by": "samples", "phases": [{"from": 0, "weights": [1.0]}]}
-        sources = [Source(part["name"], part["path"], part["index_dir"], view, quarantine) for part in mix["sources"]]
-        self._named = {source.name: source for source in sources}
-        self.columns = shared_columns(sources)
+        indexes = {part["name"]: open_index(part["path"], part["index_dir"], quarantine) for part in mix["sources"]}
+        self.columns = shared_columns(indexes, view)
+        self._named = {name: Source(name, index, self.columns, view, quarantine) for name, index in indexes.items()}
         asked = {name: order[name] for name in ("shuffle", "shuffle_memory", "lanes", "window", "unit")
                  if order.get(name) is not None}  # fmt: skip
         self._options = Options(**asked)
@@ -57,13 +57,16 @@ class View:
             last=order.get("last", "carry"),
             options=self._options,
             max_length=view["max_length"],
+            past={name: list(source.past) for name, source in self._named.items()},
         )
         self.run, self.position = go_on(job, state, override)
         self.order = Order(self.run, self._extents)
         self._windows: dict[tuple[int, int], dict[Window, Rows]] = {}  # by source and its lane
 
     def source(self, number: int) -> Source:
-        return self._named[self.run.sources[number].name]
+        joined = self.run.sources[number]
+        newest = self._named[joined.name]
+        return newest if newest.fingerprint == joined.view else newest.past[joined.view]
 
     def held(self, number: int) -> bool:
         joined = self.run.sources[number]
