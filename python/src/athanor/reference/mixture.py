@@ -46,37 +46,58 @@ class Turns:
     """The schedule s(k) of a mixture: sources by their place in `weights`."""
 
     def __init__(self, weights: tuple[int, ...]) -> None:
-        self._turns, self._counts = _schedule(weights)
+        self._weights = weights
+        self._period = _Period.of(weights)
 
     def source(self, k: int) -> int:
-        return int(self._turns[k % PERIOD])
+        return int(self._period.upto(k % PERIOD + 1)[0][k % PERIOD])
 
     def count(self, source: int, k: I64 | int) -> I64:
         """How often a source comes in s(0) … s(k − 1)."""
-        each = self._counts[source]
         periods, rest = np.divmod(np.asarray(k, np.int64), PERIOD)
-        return np.asarray(periods * each[-1] + each[rest])
+        counts = self._period.upto(int(rest.max()))[1][source]
+        return np.asarray(periods * self._weights[source] + counts[rest])
 
 
-@lru_cache(maxsize=16)
-def _schedule(weights: tuple[int, ...]) -> tuple[I64, list[I64]]:
-    """Tijdeman's chairman assignment: the turns of one period, and of each source its count before each of them."""
-    n = len(weights)
-    turns = np.zeros(PERIOD, np.int64)
-    if n > 1:
-        counts = [0] * n
-        for k in range(PERIOD):
-            best = -1
+class _Period:
+    """Tijdeman's chairman assignment: the turns of one period, worked out as far as they are asked for."""
+
+    def __init__(self, weights: tuple[int, ...]) -> None:
+        self._weights = weights
+        self._counts = [0] * len(weights)
+        self._turns: list[int] = []
+        self._arrays = self._as_arrays()
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def of(weights: tuple[int, ...]) -> _Period:
+        return _Period(weights)
+
+    def upto(self, k: int) -> tuple[I64, list[I64]]:
+        """The first k turns (or more), and of each source its count before each of them."""
+        if k > len(self._turns):
+            self._extend(min(PERIOD, max(k, 2 * len(self._turns), 1024)))
+            self._arrays = self._as_arrays()
+        return self._arrays
+
+    def _extend(self, k: int) -> None:
+        weights, counts = self._weights, self._counts
+        n = len(weights)
+        for step in range(len(self._turns), k):
+            best = 0 if n == 1 else -1
             most = 0
-            for i, weight in enumerate(weights):
-                d = (2 * n - 2) * (weight * (k + 1) - PERIOD * counts[i])
+            for i, weight in enumerate(weights if n > 1 else ()):
+                d = (2 * n - 2) * (weight * (step + 1) - PERIOD * counts[i])
                 if d < PERIOD:
                     continue
                 left = (2 * n - 3) * PERIOD - d
                 # left / weight < most / weights[best], in whole numbers
                 if best < 0 or left * weights[best] < most * weight:
                     best, most = i, left
-            turns[k] = best
+            self._turns.append(best)
             counts[best] += 1
-    cumulated = [np.concatenate([np.zeros(1, np.int64), np.cumsum(turns == i, dtype=np.int64)]) for i in range(n)]
-    return turns, cumulated
+
+    def _as_arrays(self) -> tuple[I64, list[I64]]:
+        turns = np.array(self._turns, np.int64)
+        zero = np.zeros(1, np.int64)
+        return turns, [np.concatenate([zero, np.cumsum(turns == i)]) for i in range(len(self._weights))]
