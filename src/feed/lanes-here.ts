@@ -6,6 +6,9 @@ import type { SourceOrder } from "../order/source-order.ts";
 import type { Steps } from "./audience.ts";
 import type { LanesHere } from "./run-source.ts";
 
+/** More lanes than anybody has: a look at so many steps takes a tenth of a second. */
+const MOST_TURNS = 4096;
+
 export interface NodeRanks {
   world: number;
   /** Ranks of this node. */
@@ -25,7 +28,8 @@ export class NodeLanes {
     this.step = steps.size;
     const { world, local } = ranks;
     const most = Math.max(...order.timeline.segments.map((segment) => segment.lanes));
-    const turns = Math.ceil(most / steps.size) * 8;
+    // Of steps that begin in every lane that they ever begin in. Fewer would leave lanes without room of their own.
+    const turns = Math.min(most / greatestCommonDivisor(most, steps.size), MOST_TURNS);
     for (let k = 0, start = from; k < turns; k++, start = steps.after(start)) {
       for (const rank of local) {
         for (const position of order.deal(start, steps.size, world, rank).positions) this.add(position);
@@ -63,4 +67,8 @@ export class NodeLanes {
     }
     found.lanes.add(lane);
   }
+}
+
+function greatestCommonDivisor(a: number, b: number): number {
+  return b === 0 ? a : greatestCommonDivisor(b, a % b);
 }
