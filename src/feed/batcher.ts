@@ -54,7 +54,7 @@ export interface Served {
   /** Address of the run's staging slot and of u32[batch] in front of it. */
   staging: number;
   rowTable: number;
-  /** Number of the source of a position; undefined: there is one source. */
+  /** Number of the source of a position; undefined: the run has one, number 0. */
   sourceOf: ((position: number) => number) | undefined;
   deal(start: number): Dealt;
   /** This consumer's next step begins at `position`. */

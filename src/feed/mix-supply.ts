@@ -1,5 +1,4 @@
 /** Mix supply: each position from the supply of its source. */
-import { OrderPosition } from "../order/errors.ts";
 import type { Timeline } from "../order/timeline.ts";
 import type { Strand, Supply } from "./supply.ts";
 
@@ -44,13 +43,8 @@ export class MixSupply implements Supply {
   private of(position: number): Supply {
     const { source } = this.timeline.locate(position);
     const supply = this.supplies[source];
-    if (supply === undefined) {
-      throw new OrderPosition(
-        `position ${position} is of a source that this job does not name any more`,
-        {},
-        "leave the source in the mix with weight 0, or go on from a later position",
-      );
-    }
+    if (supply === undefined)
+      throw new Error(`position ${position} is of source ${source}, which this run does not have`);
     return supply;
   }
 

@@ -34,12 +34,8 @@ export async function openOrder(
       const sets = at < 0 ? [] : [{ view: views[at]!.view, index: named[at]!.index }, ...views[at]!.past];
       const set = sets.find((candidate) => candidate.view.fingerprint === fingerprint);
       if (set === undefined) {
-        if (!timeline.serves(number, plan.position)) return undefined;
-        throw new StateMismatch(
-          `the state goes on with source ${name} from position ${plan.position}, and this job has no source of that name`,
-          {},
-          "keep it in the mix, with weight 0 if no more is wanted of it; it may go once the state is past its last sample",
-        );
+        if (timeline.serves(number, plan.position)) refuse(name, at, plan.position);
+        return undefined;
       }
       const { view, index } = set;
       const resolved = resolvedEntry(plan, number, view, options);
@@ -57,6 +53,19 @@ export async function openOrder(
     source === undefined ? undefined : { ...source, order: order.source(source.number) },
   );
   return { order, sources, clocks };
+}
+
+/** What is due is not there: the source has left the job, or its index has forgotten the set that the epoch began over. */
+function refuse(name: string, at: number, position: number): never {
+  throw new StateMismatch(
+    at < 0
+      ? `the state goes on with source ${name} from position ${position}, and this job has no source of that name`
+      : `the state goes on with source ${name} as it was before shards were appended, from position ${position}, and its index does not know that set`,
+    {},
+    at < 0
+      ? "keep it in the mix, with weight 0 if no more is wanted of it; it may go once the state is past its last sample"
+      : "give the index that was there when the state was taken, or override=True to begin a new order here",
+  );
 }
 
 /** Bytes of the largest block. Extents of whole runs need no block tables: there it is not known, and taken as usual. */

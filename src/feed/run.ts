@@ -174,7 +174,7 @@ export class Run {
       steps,
       rowTable: at,
       staging: at + align(batch * 4, 64),
-      sourceOf: this.sources.length === 1 ? undefined : (position) => order.timeline.locate(position).source,
+      sourceOf: this.parts.sources.length === 1 ? undefined : (position) => order.timeline.locate(position).source,
       deal: (start) => order.deal(start, steps.size, world, id.rank),
       advance: (next) => audience.advance(id, next),
       passed: (start) => audience.passed(id, start),

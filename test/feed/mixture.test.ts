@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Job } from "../../src/order/job.ts";
 import { stateOf } from "../../src/order/state.ts";
-import type { OrderOptions } from "../../src/order/types.ts";
+import type { OrderOptions, OrderState } from "../../src/order/types.ts";
 import { Rig, remove, writeShards } from "./rig.ts";
 import type { Client } from "./rig.ts";
 
@@ -161,5 +161,30 @@ test("a source that is over is not read, and is there again when a rank goes bac
       await rig.close();
       if (held) await after.close();
     }
+  }
+});
+
+test("rows of another source, or said to be of it: a source left the job", async () => {
+  const sizes = { seed: 5n, globalBatch: 40 };
+  const both = await Rig.mix(folders.slice(1), { sizes, batch: 10, world: 2 });
+  const [inside, border] = [20, 40].map((position) => stateOf(both.plan, position));
+  await both.close();
+  // A rig of one source calls it so.
+  const alone = (state: OrderState): OrderState => ({
+    ...state,
+    sources: state.sources.map((source) => (source.name === "s1" ? { ...source, name: "data" } : source)),
+  });
+  const job = { sizes, batch: 10, world: 2 };
+  await assert.rejects(Rig.mix(folders.slice(2), { ...job, state: alone(inside!) }), {
+    code: "ATH_STATE_MISMATCH",
+    message: /goes on with source s0 from position 20/,
+  });
+  const rig = await Rig.mix(folders.slice(2), { ...job, state: alone(border!) });
+  try {
+    assert.throws(() => rig.client({ rank: 0, position: 20 }), { code: "ATH_ORDER_POSITION" });
+    const { sources } = await rig.client({ rank: 0 }).batch(0);
+    assert.deepEqual(new Set(sources), new Set([1]));
+  } finally {
+    await rig.close();
   }
 });
