@@ -140,7 +140,11 @@ class Plan {
     this.#want(border);
     const { phases, ramp } = this.#job;
     const events = [...phases, ...ramp].map(({ from }) => from).filter((from) => from > border);
-    for (const event of [...new Set(events)].sort((a, b) => a - b)) this.#want(this.border(event));
+    for (const event of [...new Set(events)].sort((a, b) => a - b)) {
+      const at = this.border(event);
+      // "Never", said with a number: positions end before it.
+      if (Number.isSafeInteger(at)) this.#want(at);
+    }
     this.#forget(position);
   }
 
@@ -295,14 +299,17 @@ function differences({ sources, options }: Job, state: OrderState, entries: read
     if (found !== expected) differs.push(`${what}: state has ${found}, this job has ${expected}`);
   };
   compare("seed", state.seed, String(options.seed));
+  // `pad` has one segment: it goes through one set, as it is.
+  const padded = state.segments[0]!.last === "pad";
   for (const { name, view, past = [] } of sources) {
     const entry = entries.findLast((candidate) => candidate.name === name);
-    if (entry === undefined || past.some(({ fingerprint }) => fingerprint === entry.view)) continue;
+    if (entry === undefined) continue;
+    if (!padded && past.some(({ fingerprint }) => fingerprint === entry.view)) continue;
     const of = sources.length > 1 ? ` of source ${name}` : "";
     compare(`view fingerprint${of} (data, columns, max_length or tokenizer)`, entry.view, view.fingerprint);
     if (entry.view === view.fingerprint) compare(`samples${of}`, String(entry.samples), String(view.samples));
   }
-  if (!sources.some(({ name }) => entries.some((entry) => entry.name === name))) {
+  if ((padded && sources.length > 1) || !sources.some(({ name }) => entries.some((entry) => entry.name === name))) {
     compare("sources", entries.map(({ name }) => name).join(", "), sources.map(({ name }) => name).join(", "));
   }
   return differs;

@@ -6,6 +6,7 @@
  *   occurrence k of a source in lane l   counted through all mixed segments
  *   stream row start(m) + ⌊l/Lᵢ⌋ + k·(L/Lᵢ) of the source's lane m = l mod Lᵢ; row x lies in pass ⌊x/Rₘ⌋
  */
+import { OrderOption } from "./errors.ts";
 import { laneRows } from "./lanes.ts";
 import type { Standing } from "./plain.ts";
 import { Schedule } from "./schedule.ts";
@@ -73,6 +74,7 @@ export class Mixed {
         }
         const { strand, counts } = found;
         this.#renew(strand, counts, shapes, view);
+        for (const stay of strand.stays) refuseUneven(name, stay.shape, segment.lanes, this.lanes);
         const base = counts.map((count, lane) => count - schedule.count(at, lane));
         return { strand, at, base, counts };
       });
@@ -250,4 +252,14 @@ export class Mixed {
     }
     return 0;
   }
+}
+
+/** Lanes of a mixture take rows of a source's lanes in turn: what does not divide, or has none, would have rows nowhere. */
+function refuseUneven(name: string, { samples, lanes }: Shape, own: number, all: number): void {
+  if (own === all && all % lanes === 0 && lanes <= samples) return;
+  throw new OrderOption(
+    `source ${name} cannot be mixed: ${samples} samples in ${lanes} lanes, among the ${own} of a segment and ${all} of the mixture`,
+    {},
+    "begin a new order (override=True), with fewer `lanes`",
+  );
 }

@@ -72,11 +72,13 @@ export interface ProofReport {
   };
 }
 
+/** Each step looks for all of them. */
+const MOST_RANKS = 1 << 20;
 const decimal = z.string().regex(/^(0|[1-9][0-9]{0,19})$/);
 const Header = z.object({
   version: z.number(),
   rank: z.number().int().min(0),
-  world: z.number().int().min(1),
+  world: z.number().int().min(1).max(MOST_RANKS),
   start: decimal,
   time: z.number(),
   view: z.string(),

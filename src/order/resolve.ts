@@ -16,6 +16,8 @@ import type { OrderOptions, OrderView, ResolvedOrder, ResolvedSource, SourceOpti
 
 export const DEFAULT_SHUFFLE_MEMORY = 1024 ** 3;
 const MAX_LANES = 64;
+/** Of `lanes`: each takes some hundred bytes in every agent, used or not. */
+export const MOST_LANES = 65536;
 const MAX_EXTENT_BYTES = 256 * 1024 ** 2;
 /** Blocks of one run of `shards.bin`: extents this large need no block tables. */
 export const RUN_BLOCKS = 64;
@@ -39,9 +41,10 @@ function extentBlocks(view: OrderView, lanes: number): number {
   return blocks >= RUN_BLOCKS ? blocks - (blocks % RUN_BLOCKS) : Math.max(blocks, 1);
 }
 
-function whole(name: string, value: number, least: number): number {
-  if (Number.isSafeInteger(value) && value >= least) return value;
-  throw new OrderOption(`${name} must be a whole number ≥ ${least}, found ${value}`);
+function whole(name: string, value: number, least: number, most = Number.MAX_SAFE_INTEGER): number {
+  if (Number.isSafeInteger(value) && value >= least && value <= most) return value;
+  const range = most === Number.MAX_SAFE_INTEGER ? `≥ ${least}` : `from ${least} to ${most}`;
+  throw new OrderOption(`${name} must be a whole number ${range}, found ${value}`);
 }
 
 /** Throws ATH_ORDER_OPTION for numbers that cannot be, ATH_ORDER_STREAM for `global` over a stream too large to hold. */
@@ -67,7 +70,7 @@ export function resolveSource(view: OrderView, options: SourceOptions): Resolved
   if (shuffle !== "window" && !free) {
     throw new OrderOption(`lanes and window belong to shuffle="window", found shuffle="${shuffle}"`);
   }
-  const lanes = shuffle === "window" ? whole("lanes", options.lanes ?? defaultLanes(view), 1) : 1;
+  const lanes = shuffle === "window" ? whole("lanes", options.lanes ?? defaultLanes(view), 1, MOST_LANES) : 1;
   let window = 1;
   if (shuffle === "global") window = view.samples;
   else if (shuffle === "window") {

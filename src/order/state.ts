@@ -10,6 +10,7 @@
 import * as z from "zod";
 import { quotient } from "./epochs.ts";
 import { StateInvalid } from "./errors.ts";
+import { MOST_LANES } from "./resolve.ts";
 import { WEIGHT_SUM } from "./schedule.ts";
 import { Timeline } from "./timeline.ts";
 import type { OrderState, Segment, SourceEntry } from "./types.ts";
@@ -20,6 +21,9 @@ const MAX_CHARACTERS = 64 * 1024;
 const u64 = z.string().regex(/^(0|[1-9][0-9]{0,19})$/, "must be a decimal string");
 const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const positive = count.min(1);
+const lanes = positive.max(MOST_LANES);
+/** Phases and ramp of one job have at most 1024 each. */
+const MOST_SEGMENTS = 4096;
 
 const StateSchema = z.strictObject({
   version: z.literal(1),
@@ -31,7 +35,7 @@ const StateSchema = z.strictObject({
         name: z.string().max(4096),
         view: z.string().regex(/^[0-9a-f]{32}$/, "must be 32 hex digits"),
         samples: u64,
-        L: positive,
+        L: lanes,
         window: positive,
         extent: count,
         shuffle: z.enum(["window", "global", "none"]),
@@ -45,12 +49,13 @@ const StateSchema = z.strictObject({
         from: u64,
         sources: z.array(count).min(1),
         weights: z.array(positive.max(WEIGHT_SUM)).min(1),
-        L: positive,
+        L: lanes,
         last: z.enum(["carry", "drop", "pad"]),
         G: positive,
       }),
     )
-    .min(1),
+    .min(1)
+    .max(MOST_SEGMENTS),
 });
 
 /** The state of a run at a position. */
@@ -163,7 +168,7 @@ export function parseState(input: unknown, file?: string): OrderState {
 /** What the arithmetic of a timeline relies on. */
 function checkSegments({ sources, segments }: OrderState, where: { file?: string }, remedy: string): void {
   let end = -1;
-  for (const [s, { from, sources: numbers, weights, L }] of segments.entries()) {
+  for (const [s, { from, sources: numbers, weights, L, last }] of segments.entries()) {
     const refuse = (what: string): never => {
       throw new StateInvalid(`state segment ${s} ${what}`, where, remedy);
     };
@@ -176,6 +181,8 @@ function checkSegments({ sources, segments }: OrderState, where: { file?: string
     }
     if (Number(from) <= end) refuse(`begins at ${from}, not behind the one before it`);
     end = Number(from);
+    if (last !== segments[0]!.last) refuse(`has last="${last}", the one before it "${segments[0]!.last}"`);
+    if (last === "pad" && (segments.length > 1 || numbers.length > 1)) refuse('has last="pad" and is not all there is');
     const uneven = numbers.find((number) => L % sources[number]!.L !== 0);
     if (numbers.length > 1 && uneven !== undefined)
       refuse(`has ${L} lanes, which those of source ${uneven} do not divide`);

@@ -6,7 +6,7 @@ import { planOrder, type Job, type PlannedOrder } from "../../src/order/job.ts";
 import { laneRows } from "../../src/order/lanes.ts";
 import { Order } from "../../src/order/order.ts";
 import { parseState, stateOf, timelineOf } from "../../src/order/state.ts";
-import type { OrderView } from "../../src/order/types.ts";
+import type { OrderState, OrderView } from "../../src/order/types.ts";
 
 /** A view of some samples in blocks of 4, so that lanes follow from the number of samples. */
 function viewOf(name: string, samples: number): OrderView {
@@ -311,4 +311,60 @@ test("drop: whole optimizer batches an epoch, each sample at most once a pass, a
     ),
     { numRuns: 60 },
   );
+});
+
+test("a source of fewer samples than lanes joins a mixture: rows that are nowhere", () => {
+  const one: Wish = { sizes: [10], phases: [{ from: 0, weights: [1] }], ramp: [{ from: 0, size: 12 }] };
+  const alone = planOrder({ ...jobOf(one), options: { seed: 3n, shuffleMemory: 1000, lanes: 16 } });
+  const two = planOrder(jobOf({ ...one, sizes: [10, 50], phases: [{ from: 0, weights: [1, 1] }] }), stateOf(alone, 24));
+  assert.throws(() => timelineOf(two.entries, two.segments), {
+    code: "ATH_ORDER_OPTION",
+    message: /source s0 cannot be mixed: 10 samples in 16 lanes/,
+  });
+});
+
+test("states that were changed by hand: lanes without end, lanes that do not divide, padded mixtures", () => {
+  const wish: Wish = { sizes: [50, 60], phases: [{ from: 0, weights: [1, 1] }], ramp: [{ from: 0, size: 12 }] };
+  const state = stateOf(planOrder(jobOf(wish)), 24);
+  const changed = (change: (copy: OrderState) => void): (() => unknown) => {
+    const copy = structuredClone(state);
+    change(copy);
+    return () => timelineOf(...parts(parseState(copy)));
+  };
+  const parts = (copy: OrderState): Parameters<typeof timelineOf> => {
+    const { entries, segments } = planOrder(jobOf(wish), copy);
+    return [entries, segments];
+  };
+  assert.doesNotThrow(changed(() => undefined));
+  const refused: [(copy: OrderState) => void, string][] = [
+    [(copy) => (copy.segments[0]!.L = 2 ** 26), "ATH_STATE_INVALID"],
+    [(copy) => (copy.sources[0]!.L = 2 ** 26), "ATH_STATE_INVALID"],
+    [(copy) => (copy.segments[0]!.last = "pad"), "ATH_STATE_INVALID"],
+    [(copy) => copy.segments.push({ ...copy.segments[0]!, from: "48", last: "drop" }), "ATH_STATE_INVALID"],
+    [(copy) => copy.segments.push({ ...copy.segments[0]!, from: "12", weights: [1, 65535], L: 8 }), "ATH_ORDER_OPTION"],
+    [
+      (copy) => copy.segments.push({ ...copy.segments[0]!, from: "12", sources: [1], weights: [65536], L: 3 }),
+      "ATH_ORDER_OPTION",
+    ],
+  ];
+  for (const [change, code] of refused) assert.throws(changed(change), { code });
+});
+
+test("a padded state is loaded over appended shards: epochs of two lengths", () => {
+  const wish: Wish = { sizes: [60], phases: [{ from: 0, weights: [1] }], ramp: [{ from: 0, size: 12 }] };
+  const padded = (grown: number): Job => ({ ...jobOf(wish, grown), options: { seed: 3n, last: "pad" } });
+  const state = stateOf(planOrder(padded(0)), 24);
+  assert.throws(() => planOrder(padded(20), state), { code: "ATH_STATE_MISMATCH" });
+  assert.equal(planOrder(padded(20), state, true).segments.length, 1);
+  const mixed = jobOf({ ...wish, sizes: [60, 50], phases: [{ from: 0, weights: [1, 1] }] });
+  assert.throws(() => planOrder(mixed, state), { code: "ATH_STATE_MISMATCH" });
+});
+
+test("a ramp that never comes, said with 2^53 − 1: a state that cannot be loaded", () => {
+  const ramp = [
+    { from: 0, size: 12 },
+    { from: Number.MAX_SAFE_INTEGER, size: 24 },
+  ];
+  const plan = planOrder(jobOf({ sizes: [60], phases: [{ from: 0, weights: [1] }], ramp }));
+  assert.doesNotThrow(() => parseState(stateOf(plan, 24)));
 });

@@ -144,6 +144,7 @@ test("a torn last line is left out, any other damage is an error with file and l
     [1, '{"position":"99999999999999999","rows":1,"sum":"1"}', /line 2: position .* beyond 2\^53/],
     [0, '{"version":2,"rank":0,"world":1,"start":"0","time":1,"view":"v"}', /unknown version: found 2/],
     [0, '{"version":1,"rank":3,"world":2,"start":"0","time":1,"view":"v"}', /rank 3 is not below world size 2/],
+    [0, '{"version":1,"rank":3,"world":1e15,"start":"0","time":1,"view":"v"}', /world: Too big/],
     [0, '{"position":"0","rows":1,"sum":"1"}', /no header/],
     [1, "null", /line 2/],
   ];
