@@ -107,6 +107,16 @@ def random_case(rng: random.Random) -> dict[str, Any]:
     }
 
 
+def deals(order: Order, start: int, step: int, world: int) -> list[Any] | None:
+    """What each rank gets of a step; None where there is no such step: it must lie in one optimizer batch."""
+    segment = [segment for segment in order.run.segments if segment.start <= start][-1]
+    inside = (start - segment.start) % segment.global_batch
+    if segment.last != "pad" and (segment.global_batch % step != 0 or inside % step != 0):
+        return None
+    found = [order.deal(start, step, world, rank) for rank in range(world)]
+    return [[dealt.positions.tolist(), dealt.valid] for dealt in found]
+
+
 def answer(case: dict[str, Any]) -> dict[str, Any]:
     """What the reference makes of it, as the TypeScript driver prints it."""
     views = case["views"]
@@ -151,16 +161,7 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
             "begin": [order.epochs.begin(epoch) for epoch in range(8)],
             "epochOf": [order.epochs.epoch_of(first + i) for i in range(case["length"])],
             "steps": [
-                [
-                    [
-                        [dealt.positions.tolist(), dealt.valid]
-                        for dealt in (
-                            order.deal(first + start, steps["step"], steps["world"], rank)
-                            for rank in range(steps["world"])
-                        )
-                    ]
-                    for start in steps["starts"]
-                ]
+                [deals(order, first + start, steps["step"], steps["world"]) for start in steps["starts"]]
                 for steps in case["steps"]
             ],
         }
@@ -178,8 +179,13 @@ def test_random_jobs_and_loads_are_ordered_alike_in_both_languages(seed: int) ->
         pytest.fail(done.stderr[-3000:])
     answers = json.loads(done.stdout)
     assert sum("rows" in found for found in answers) > len(cases) / 2
+    compared = 0
     for number, (case, expected) in enumerate(zip(cases, answers)):
         found = json.loads(json.dumps(answer(case)))
+        for mine, theirs in zip(found.get("steps", []), expected.get("steps", [])):
+            theirs[:] = [None if one is None else other for one, other in zip(mine, theirs)]
+            compared += sum(one is not None for one in mine)
         for part in expected:
             assert found.get(part) == expected[part], (number, part)
         assert set(found) == set(expected)
+    assert compared > len(cases)
