@@ -11,7 +11,7 @@ import { OrderOption, StateInvalid, StateMismatch } from "./errors.ts";
 import { plainPieces } from "./plain.ts";
 import { defaultLanes, isHeld, refuseStreams, resolveShare, resolveSource, share } from "./resolve.ts";
 import { WEIGHT_SUM, wholeWeights } from "./schedule.ts";
-import { entriesOf, segmentsOf } from "./state.ts";
+import { entriesOf, segmentsOf, timelineOf } from "./state.ts";
 import type {
   LastRule,
   OrderOptions,
@@ -248,13 +248,16 @@ class Plan {
     return this.entries.length - 1;
   }
 
-  /** Segments between others that differ from them in G only are over and no part of any formula. */
+  /** Segments between others that differ from them in G only, and end before the epoch begins, are no part of any formula. */
   #forget(position: number): void {
+    if (this.segments.length < 3) return;
+    const { epochs } = timelineOf(this.entries, this.segments);
+    const begin = epochs.begin(epochs.epochOf(position));
     const same = (a: Segment, b: Segment): boolean =>
       a.last === "carry" && a.sources.join() === b.sources.join() && a.weights.join() === b.weights.join();
     this.segments = this.segments.filter((segment, s, all) => {
       const [before, after] = [all[s - 1], all[s + 1]];
-      if (before === undefined || after === undefined || after.from > position) return true;
+      if (before === undefined || after === undefined || after.from >= begin) return true;
       return !(same(before, segment) && same(segment, after));
     });
   }

@@ -152,6 +152,21 @@ test("a resume at any position, also twice, goes on with the very same sequence"
   );
 });
 
+test("what a state forgets of a ramp moves no beginning of the epoch in progress", () => {
+  fc.assert(
+    fc.property(wishes, fc.nat({ max: 600 }), (wish, at) => {
+      const job = jobOf(wish);
+      const whole = planOrder(job);
+      const before = timelineOf(whole.entries, whole.segments).epochs;
+      const plan = planOrder(job, stateOf(whole, at));
+      const { epochs } = timelineOf(plan.entries, plan.segments);
+      const epoch = before.epochOf(at);
+      assert.equal(epochs.epochOf(at), epoch);
+      for (let e = epoch; e < epoch + 4; e++) assert.equal(epochs.begin(e), before.begin(e));
+    }),
+  );
+});
+
 test("G alone changes no sample, only where optimizer batches begin", () => {
   fc.assert(
     fc.property(wishes, fc.nat({ max: 300 }), fc.constantFrom(4, 6, 24, 48), (wish, at, size) => {

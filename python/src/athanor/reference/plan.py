@@ -170,8 +170,12 @@ def _lanes(job: Job, run: Run, at: int) -> int:
 
 
 def _compact(run: Run, position: int) -> Run:
-    """Without the segments that no formula needs: of those in a row that differ in G only, the first and the last that
-    has begun stay."""
+    """Without the segments that no formula needs: those between others that differ from them in G only, and end before
+    the epoch of the position begins."""
+    if len(run.segments) < 3:
+        return run
+    epochs = Rows(run).epochs
+    begin = epochs.begin(epochs.epoch_of(position))
 
     def alike(a: Segment, b: Segment) -> bool:
         return a.last == "carry" and (a.sources, a.weights) == (b.sources, b.weights)
@@ -181,7 +185,7 @@ def _compact(run: Run, position: int) -> Run:
         for i, segment in enumerate(run.segments)
         if not (
             0 < i < len(run.segments) - 1
-            and run.segments[i + 1].start <= position
+            and run.segments[i + 1].start < begin
             and alike(run.segments[i - 1], segment)
             and alike(segment, run.segments[i + 1])
         )
