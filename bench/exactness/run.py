@@ -13,6 +13,7 @@ repeated one.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import importlib
 import json
 import os
@@ -51,6 +52,9 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     args = arguments()
+    # Two at a time would sweep each other's files from /dev/shm.
+    lock = open(Path(tempfile.gettempdir(), f"athanor-exactness-{os.getuid()}.lock"), "w")  # noqa: SIM115
+    fcntl.flock(lock, fcntl.LOCK_EX)
     scratch = args.keep or Path(tempfile.mkdtemp(prefix="athanor-exactness-"))
     data = scratch / "data"
     data.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,8 @@ GLOBAL = 24
 SAVE_EVERY = 10
 STEPS = SAMPLES // GLOBAL
 STILL_SECONDS = 120.0  # without any batch: it hangs
+# What MosaicML Streaming, Python's SharedMemory and semaphores, and torch call their files.
+_PEERS_SHM = re.compile(r"\d{6}_[a-z_]+|psm_[0-9a-f]+|sem\.mp-\w+|torch_.+")
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -119,7 +121,7 @@ def start_rank(peer: Any, spec: Spec, rank: int) -> int:
 
 
 def files_in_shm() -> set[Path]:
-    return {path for path in Path("/dev/shm").iterdir() if path.is_file()}
+    return {path for path in Path("/dev/shm").iterdir() if _PEERS_SHM.fullmatch(path.name)}
 
 
 def sweep(before: set[Path]) -> int:
