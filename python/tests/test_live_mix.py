@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from athanor.numpy import Loader
-from conftest import ROOT
+from conftest import ROOT, agents_in
 from tfrecord_writer import write
 
 SIZES = {"web": 230, "code": 110, "math": 60}
@@ -272,3 +274,23 @@ def test_a_source_that_is_still_due_must_be_named(data: Path) -> None:
     assert caught.value.code == "ATH_STATE_MISMATCH" and "source code" in str(caught.value)  # type: ignore[attr-defined]
     with Run(1, 6, state=states[120], mix=only, global_batch_size=60) as run:
         assert {i // SOURCE for i in run.take(20).values()} == {0}
+
+
+def test_an_agent_dies_in_an_epoch_that_was_begun_anew_in_front_of_a_change(data: Path, live: Path) -> None:
+    """A new agent would put the change at the next optimizer step, wherever it was before."""
+    job = {"batch_size": 8, "columns": ["id"], "identities": True, "max_length": 8, "seed": 5, "timeout": 30}
+    before, states = unbroken(200, 1, 8, mix=mix(data, 1, 1, 0))
+    # More steps than a segment has slots: the death is seen.
+    with Loader(mix=mix(data, 0, 1, 1), state=states[200], **job) as loader:
+        next(iter(loader))
+        found: Order = {}
+        for step, batch in enumerate(loader):  # anew
+            found.update(zip(batch["_position"].tolist(), batch["id"].tolist()))
+            if step == 2:
+                for pid in agents_in(live):
+                    os.kill(pid, signal.SIGKILL)
+            if len(found) == 200:
+                break
+        assert loader.stats()["agent_deaths"] == 1
+    assert sorted(found) == list(range(200))
+    assert same(found, before)

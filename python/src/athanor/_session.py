@@ -138,7 +138,9 @@ class Session:
     def _start(self, position: int, state: _state.State) -> Connection:
         connection = self._connection
         if connection is None:
-            connection = self._open(_state.at(state, position) if state else None, False)
+            # In front of where the order was settled the agent would settle it anew, with changes at once.
+            at = max(position, _state.position_of(state)) if state else position
+            connection = self._open(_state.at(state, at) if state else None, False)
             if state:
                 _state.refuse_other(state, connection.view["state"])
         if self._cursor != position or (self.request.stride != 1 and connection.next_seq > 1):
