@@ -58,14 +58,18 @@ export class ViewOpener {
     const named = await Promise.all(
       asked.map(async (source) => ({ name: source.name, index: await this.index(source, keepsBad(hello), waiter) })),
     );
-    const { views, layout } = await viewsOf(named, {
-      columns: request.columns ?? undefined,
-      maxLength: request.max_length,
-      padId: request.pad_id,
-      strict: request.strict,
-    });
-    const job = jobOf(hello, named, views);
     const state = hello.state === null || hello.state === undefined ? undefined : parseState(hello.state);
+    const { views, layout } = await viewsOf(
+      named,
+      {
+        columns: request.columns ?? undefined,
+        maxLength: request.max_length,
+        padId: request.pad_id,
+        strict: request.strict,
+      },
+      state?.sources,
+    );
+    const job = jobOf(hello, named, views);
     const plan = planOrder(job, state, hello.override);
     checkSteps(hello, plan);
     const opened = await openOrder(plan, named, views, job.options, this.storage);

@@ -18,16 +18,20 @@ export interface NamedIndex {
   index: DatasetIndex;
 }
 
-/** The view of an index; `past`: those of the sets that it was before shards were appended, the newest first. */
+/** The view of an index; `past`: of the sets that it was before shards were appended those that a state names, the newest first. */
 export interface SourceViews {
   view: OrderView;
   past: { view: OrderView; index: DatasetIndex }[];
 }
 
-/** The views of the sources of one loader: their batches are alike. Throws ATH_COLUMN_UNKNOWN and ATH_SCHEMA_CONFLICT. */
+/**
+ * The views of the sources of one loader: their batches are alike. `known`: what a state has of them.
+ * Throws ATH_COLUMN_UNKNOWN and ATH_SCHEMA_CONFLICT.
+ */
 export async function viewsOf(
   sources: readonly NamedIndex[],
   request: ViewRequest,
+  known: readonly { name: string; view: string }[] = [],
 ): Promise<{ views: SourceViews[]; layout: ViewLayout }> {
   const layout = viewLayout(commonSchema(sources, request), request, sources.map(({ index }) => index.root).join(", "));
   const columns = layout.columns.map((column) => column.name);
@@ -35,10 +39,20 @@ export async function viewsOf(
   const of = (index: DatasetIndex): Promise<OrderView> =>
     orderView(index, viewFingerprint(index.fingerprint, spec), layout.nominalBytes);
   const views = await Promise.all(
-    sources.map(async ({ index }) => ({
-      view: await of(index),
-      past: await Promise.all([...pastSets(index)].map(async (past) => ({ view: await of(past), index: past }))),
-    })),
+    sources.map(async ({ name, index }) => {
+      const view = await of(index);
+      const wanted = new Set(known.flatMap((source) => (source.name === name ? [source.view] : [])));
+      wanted.delete(view.fingerprint);
+      const past: SourceViews["past"] = [];
+      // Each set costs a microsecond a shard: those that no state asks for are left alone.
+      if (wanted.size > 0) {
+        for (const set of pastSets(index)) {
+          if (wanted.delete(viewFingerprint(set.fingerprint, spec))) past.push({ view: await of(set), index: set });
+          if (wanted.size === 0) break;
+        }
+      }
+      return { view, past };
+    }),
   );
   return { views, layout };
 }
