@@ -276,15 +276,16 @@ def test_a_source_that_is_still_due_must_be_named(data: Path) -> None:
         assert {i // SOURCE for i in run.take(20).values()} == {0}
 
 
-def test_an_agent_dies_in_an_epoch_that_was_begun_anew_in_front_of_a_change(data: Path, live: Path) -> None:
+def test_an_agent_dies_where_a_loader_went_back_to_before_a_change(data: Path, live: Path) -> None:
     """A new agent would put the change at the next optimizer step, wherever it was before."""
     job = {"batch_size": 8, "columns": ["id"], "identities": True, "max_length": 8, "seed": 5, "timeout": 30}
     before, states = unbroken(200, 1, 8, mix=mix(data, 1, 1, 0))
     # More steps than a segment has slots: the death is seen.
     with Loader(mix=mix(data, 0, 1, 1), state=states[200], **job) as loader:
         next(iter(loader))
+        loader.set_epoch(0)
         found: Order = {}
-        for step, batch in enumerate(loader):  # anew
+        for step, batch in enumerate(loader):
             found.update(zip(batch["_position"].tolist(), batch["id"].tolist()))
             if step == 2:
                 for pid in agents_in(live):
