@@ -76,7 +76,7 @@ export class ViewOpener {
     if (ledger !== undefined) {
       opened.clocks.badRecords = ledger.distinct;
       for (const view of opened.sources) {
-        if (view !== undefined) view.source.quarantine = new Quarantine(view.source, layout, ledger, replaces(hello));
+        if (view !== undefined) view.quarantine = new Quarantine(view.source, layout, ledger, replaces(hello));
       }
     }
     return { ...opened, plan, layout, position: plan.position };

@@ -50,14 +50,24 @@ export class Intake {
   private readonly memory: GroupMemory;
   private readonly decoders: Decoders;
   private readonly options: IntakeOptions;
+  /** Replaces bad records where the job asked for that. */
+  private readonly quarantine: Quarantine | undefined;
   private readonly clocks: StageClocks;
 
-  constructor(group: number, source: Source, memory: GroupMemory, decoders: Decoders, options: IntakeOptions) {
+  constructor(
+    group: number,
+    source: Source,
+    memory: GroupMemory,
+    decoders: Decoders,
+    options: IntakeOptions,
+    quarantine: Quarantine | undefined,
+  ) {
     this.group = group;
     this.source = source;
     this.memory = memory;
     this.decoders = decoders;
     this.options = options;
+    this.quarantine = quarantine;
     this.clocks = source.clocks;
   }
 
@@ -141,7 +151,7 @@ export class Intake {
     try {
       await this.read(shard, offset, length, raw, urgent);
     } catch (error) {
-      if (this.source.quarantine?.takesIo(error) !== true) throw error;
+      if (this.quarantine?.takesIo(error) !== true) throw error;
       unread = await this.readSingly(shard, spans, raw - offset, error as AthanorError);
     }
     let tableAt = raw + align(length + SLACK, 64);
@@ -182,7 +192,7 @@ export class Intake {
         await this.read(shard, offset, length, base + offset, true);
         faults.push(undefined);
       } catch (error) {
-        if (this.source.quarantine?.takesIo(error) !== true) throw error;
+        if (this.quarantine?.takesIo(error) !== true) throw error;
         faults.push(error as AthanorError);
       }
     }
@@ -196,7 +206,7 @@ export class Intake {
       const row = sink.place(run, record);
       if (row !== 0) bad.push({ record, row, fault });
     }
-    await this.source.quarantine?.replace(run.shard, run.block, bad, this.memory, true);
+    await this.quarantine?.replace(run.shard, run.block, bad, this.memory, true);
     for (const { record, row } of bad) sink.done(run, record, row);
   }
 
@@ -254,8 +264,8 @@ export class Intake {
       fileOffset: span.offset,
     };
     const report = await this.decoders.decode(this.group, request, urgent, stream).catch((error: unknown) => {
-      if (this.source.quarantine?.takes(error) !== true) throw error;
-      return this.salvage(this.source.quarantine, run, request, urgent);
+      if (this.quarantine?.takes(error) !== true) throw error;
+      return this.salvage(this.quarantine, run, request, urgent);
     });
     this.count(report);
     if (report.truncated > 0 && this.options.strict) this.refuse(run, span, at);

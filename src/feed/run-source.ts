@@ -12,6 +12,7 @@ import { Intake } from "./intake.ts";
 import type { IntakeOptions } from "./intake.ts";
 import { LaneSupply } from "./lane-supply.ts";
 import type { GroupMemory } from "./memory.ts";
+import type { Quarantine } from "./quarantine.ts";
 import type { Source } from "./source.ts";
 import { SparseSupply } from "./sparse-supply.ts";
 import type { Supply } from "./supply.ts";
@@ -23,6 +24,8 @@ export interface SourceView {
   source: Source;
   /** Bytes of the largest block, as far as the block tables were read. */
   largestBlockBytes: number;
+  /** Replaces bad records where the job asked for that. */
+  quarantine?: Quarantine;
 }
 
 /** Lanes of a source on this node: those known now, and how many at a time. */
@@ -53,9 +56,9 @@ export class RunSource {
   readonly supply: Supply;
   readonly intake: Intake;
 
-  constructor({ order, view, source }: SourceView, parts: RunSourceParts) {
+  constructor({ order, view, source, quarantine }: SourceView, parts: RunSourceParts) {
     const { run, from, memory, decoders, audience, patience, readers, here, sampleAt, changed, failed } = parts;
-    const intake = new Intake(run, source, memory, decoders, parts.options);
+    const intake = new Intake(run, source, memory, decoders, parts.options, quarantine);
     this.intake = intake;
     const early = new EarlyRows({
       source,

@@ -11,7 +11,6 @@ import type { PosixStorage } from "../storage/posix.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
 import { nowNs } from "../telemetry/clocks.ts";
 import type { StreamPlace } from "./decoders.ts";
-import type { Quarantine } from "./quarantine.ts";
 import { blockOf } from "./spans.ts";
 
 /** A run of records of one block: what one decode task produces. */
@@ -32,8 +31,6 @@ export class Source {
   /** Name in proof and state; part of the shard keys. */
   readonly name: string;
   readonly clocks: StageClocks;
-  /** Replaces bad records where the job asked for that. */
-  quarantine: Quarantine | undefined;
   private readonly storage: PosixStorage;
   private readonly tables: (BlockTable | undefined)[];
   private readonly keys: (bigint | undefined)[];

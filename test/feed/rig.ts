@@ -213,7 +213,7 @@ export class Rig {
       const ledger = await Ledger.open(size.ledger, size.quota ?? 1000);
       const options = { content: true, io: true, strict: false };
       for (const view of sources)
-        if (view) view.source.quarantine = new Quarantine(view.source, layout, ledger, options);
+        if (view) view.quarantine = new Quarantine(view.source, layout, ledger, options);
     }
     const decoders = new Decoders(2);
     const slot = slotLayout(layout.columns, size.batch, offsets.identities, offsets.identityBytes);

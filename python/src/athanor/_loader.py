@@ -20,7 +20,7 @@ from ._epochs import Epochs, say_if_steps_change
 from ._identities import Identities
 from ._mix import Mix, mix_of
 from ._quarantine import quarantine_request
-from ._request import Request
+from ._request import Request, order_request
 from ._session import AnySession, session_for
 from ._slices import SPLITS, Slices
 from ._steps import Steps
@@ -155,7 +155,7 @@ class Loader:
         )
         ranks = place.ranks
         sizes = batch_sizes(ranks.world, batch_size, global_batch_size, grad_accum, rampup_batch_size)
-        order = _arguments.order_request(
+        order = order_request(
             sizes, mix is not None, seed, shuffle, shuffle_memory, lanes, window, unit, last, drop_last
         )
         mixed = None if mix is None else mix_of(mix)

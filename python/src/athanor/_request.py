@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from . import _arguments
+from ._batches import BatchSizes
 from ._ranks import Ranks
 from ._slices import Slices
 
@@ -29,3 +31,45 @@ class Request:
     offset: int = 0
     quarantine: dict[str, Any] | None = None
     light: bool = False  # only the numbers: no batches, no shared memory
+
+
+def order_request(
+    sizes: BatchSizes,
+    mixed: bool,
+    seed: int,
+    shuffle: str,
+    shuffle_memory: int,
+    lanes: int | None,
+    window: int | None,
+    unit: str,
+    last: str,
+    drop_last: bool,
+) -> dict[str, Any]:
+    """The `order` field of the hello."""
+    _arguments.one_of("shuffle", shuffle, ("window", "global", "none"))
+    _arguments.one_of("unit", unit, ("extent", "shard"))
+    _arguments.one_of("last", last, ("carry", "drop", "pad"))
+    if drop_last:
+        if last == "pad":
+            raise ValueError('last must be "drop" or left out when drop_last is True, got "pad"')
+        last = "drop"
+    if len(sizes.ramp) > 1 and last != "carry":
+        raise ValueError(f'last must be "carry" with a ramp in global_batch_size, got {last!r}')
+    if mixed and last == "pad":
+        raise ValueError('last must be "carry" or "drop" with a mix (evaluate each source by itself), got "pad"')
+    if not isinstance(seed, int) or not 0 <= seed < 2**64:
+        raise ValueError(f"seed must be a whole number in 0..2^64-1, got {seed!r}")
+    for name, value in (("shuffle_memory", shuffle_memory), ("lanes", lanes), ("window", window)):
+        if value is not None:
+            _arguments.at_least_one(name, value)
+    return {
+        "seed": str(seed),
+        "shuffle": shuffle,
+        "shuffle_memory": shuffle_memory,
+        "lanes": lanes,
+        "window": window,
+        "unit": unit,
+        "last": last,
+        "global_batch": sizes.global_batch,
+        "ramp": [list(entry) for entry in sizes.ramp] if len(sizes.ramp) > 1 else None,
+    }
