@@ -27,6 +27,8 @@ interface Strand {
   stays: Stay[];
   /** Passes below this one were begun before the mixed segments. */
   begun: number;
+  /** Occurrences that one lane of the run has more than another where a segment ends, at most. */
+  drift: number;
 }
 
 interface Part {
@@ -80,11 +82,15 @@ export class Mixed {
       });
       this.#segments.push({ from: segment.from, to, schedule, parts: parts.map(({ counts: _, ...part }) => part) });
       if (to === Infinity) continue;
-      for (const { at, base, counts } of parts) {
+      for (const { strand, at, base, counts } of parts) {
+        let [least, most] = [Infinity, 0];
         for (let lane = 0; lane < this.lanes; lane++) {
           const rows = Math.floor((to - segment.from - lane + this.lanes - 1) / this.lanes);
           counts[lane] = base[lane]! + schedule.count(at, lane + rows);
+          least = Math.min(least, counts[lane]!);
+          most = Math.max(most, counts[lane]!);
         }
+        strand.drift = Math.max(strand.drift, most - least);
       }
     }
     for (const { strand } of strands.values()) {
@@ -154,6 +160,18 @@ export class Mixed {
     return found === undefined ? 1 : found.strand.stays[found.stay]!.stride;
   }
 
+  /**
+   * Rows from the one that comes first to the last one before it that is still to come, at most. In a segment lanes of the
+   * run that share one of the view are three turns apart; each segment begins the schedule anew, so that more of them add up.
+   */
+  apart(view: number): number {
+    const found = this.#views.get(view);
+    if (found === undefined) return 0;
+    const { strand, stay } = found;
+    const { stride } = strand.stays[stay]!;
+    return stride > 1 ? (4 + strand.drift) * stride : 0;
+  }
+
   #segmentOf(position: number): MixedSegment {
     const segments = this.#segments;
     let at = segments.length - 1;
@@ -163,7 +181,7 @@ export class Mixed {
 
   #strand(shapes: readonly Shape[], view: number, standing: Standing | undefined): Strand {
     if (standing === undefined) {
-      return { stays: [this.#stay(shapes, view, 0)], begun: 0 };
+      return { stays: [this.#stay(shapes, view, 0)], begun: 0, drift: 0 };
     }
     const { pass, place, next } = standing;
     const begun = place > 0 ? pass + 1 : pass;
@@ -174,7 +192,7 @@ export class Mixed {
     }
     const stays = [stay];
     if (next !== standing.view) stays.push(this.#stay(shapes, next, pass + 1));
-    return { stays, begun };
+    return { stays, begun, drift: 0 };
   }
 
   #stay(shapes: readonly Shape[], view: number, firstPass: number): Stay {

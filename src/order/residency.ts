@@ -50,9 +50,7 @@ export function windowSizes(order: SourceOrder, view: OrderView, { step, evaluat
   const window = order.resolved.shuffle === "none" ? Math.max(block, plain) : order.resolved.window;
   const maxRows = READ_BLOCKS * block;
   const together = Math.ceil(step / order.lanes) - 1;
-  // Lanes of a mixture that share one of the source's are up to three turns apart, each within two of its share.
-  const apart = order.stride > 1 ? 4 * order.stride : 0;
-  const capacity = Math.min(window, order.laneRows(0)) + together + apart + block;
+  const capacity = Math.min(window, order.laneRows(0)) + together + order.apart + block;
   const reads = evaluation ? EVALUATION_READS : SHARED_READS;
   return { window, capacity, maxRows, shared: reads * maxRows };
 }

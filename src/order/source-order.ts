@@ -128,9 +128,9 @@ export class SourceOrder {
     return reach;
   }
 
-  /** Lanes of a mixture that take rows of one lane in turn. */
-  get stride(): number {
-    return this.#timeline.stride(this.number);
+  /** Rows of a lane between the one that comes first and the last one before it still to come, at most. */
+  get apart(): number {
+    return this.#timeline.apart(this.number);
   }
 
   /** Positions from one row of a lane to the next, at most. */

@@ -95,6 +95,11 @@ export class Timeline {
     return this.#mixed?.stride(source) ?? 1;
   }
 
+  /** Rows of a source's lane between the one that comes first and the last one before it still to come, at most: 0 where they come in turn. */
+  apart(source: number): number {
+    return this.#mixed?.apart(source) ?? 0;
+  }
+
   /** Positions from one row of a source's lane to the next, at most over its segments. */
   spread(source: number): number {
     let spread = 0;

@@ -31,8 +31,8 @@ const ramp: Job["ramp"] = [
   { from: 600, size: 120 },
 ];
 
-/** All ranks of a world over these nodes read `steps` steps of 40, each rank at its own pace. */
-async function readAll(rigs: Rig[], world: number, steps: number): Promise<number[][]> {
+/** All ranks of a world over these nodes read `steps` steps of `size`, each rank at its own pace. */
+async function readAll(rigs: Rig[], world: number, steps: number, size = 40): Promise<number[][]> {
   const perNode = world / rigs.length;
   const clients: Client[] = [];
   for (let rank = 0; rank < world; rank++) {
@@ -45,7 +45,7 @@ async function readAll(rigs: Rig[], world: number, steps: number): Promise<numbe
     const result: number[][] = [];
     for (let step = 0; step < steps; step++) {
       const batch = await client.batch(step);
-      const { positions } = order.deal(batch.position, 40, world, rank);
+      const { positions } = order.deal(batch.position, size, world, rank);
       assert.deepEqual(batch.positions, [...positions], `step ${step}, rank ${rank}`);
       const located = [...positions].map((position) => order.locate(position));
       assert.deepEqual(
@@ -186,5 +186,20 @@ test("rows of another source, or said to be of it: a source left the job", async
     assert.deepEqual(new Set(sources), new Set([1]));
   } finally {
     await rig.close();
+  }
+});
+
+test("many short phases: lanes that share one of a source's drift apart, and wait for room that the others hold", async () => {
+  // Each phase begins the schedule anew, so of two sources every second lane takes the same one each time.
+  const large = [60, 60].map((count, i) => writeShards([count], 400_000, [], FIRST[i]));
+  const short = Array.from({ length: 40 }, (_, k) => ({ from: 16 * k, weights: [50 + (k % 2), 50] }));
+  const sizes: OrderOptions = { seed: 5n, globalBatch: 16, lanes: 16, window: 5 };
+  const rig = await Rig.mix(large, { sizes, batch: 16, world: 1, phases: short });
+  try {
+    assert.equal(rig.order.timeline.stride(0), 16);
+    await readAll([rig], 1, 60, 16);
+  } finally {
+    await rig.close();
+    large.forEach(remove);
   }
 });
