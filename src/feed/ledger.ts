@@ -54,7 +54,9 @@ export class Ledger {
 /** What this agent knows of one folder: loaders that come and go, or read beside one another, write each line once. */
 class Book {
   private readonly folder: string;
-  private readonly file: string;
+  /** A line that could not be written whole (the disk is full) ends its file: nothing may follow it there. */
+  private file: string;
+  private files = 0;
   /** Bad record → its entries as lines: another replacement of a known record is a line more, but counts once. */
   private readonly known = new Map<string, Set<string>>();
   private tail: Promise<void> = Promise.resolve();
@@ -62,7 +64,7 @@ class Book {
 
   constructor(folder: string) {
     this.folder = folder;
-    this.file = join(folder, `quarantine-${hostname()}-${process.pid}-${Date.now()}.jsonl`);
+    this.file = this.nextFile();
   }
 
   get distinct(): number {
@@ -100,9 +102,16 @@ class Book {
       await makeFolders(this.folder);
       await appendFile(this.file, fresh.map(ledgerLine).join(""));
     } catch (error) {
-      throw failed(this.file, "written", error);
+      const { file } = this;
+      this.file = this.nextFile();
+      throw failed(file, "written", error);
     }
     this.learn(fresh);
+  }
+
+  private nextFile(): string {
+    const more = this.files++ === 0 ? "" : `-${this.files}`;
+    return join(this.folder, `quarantine-${hostname()}-${process.pid}-${Date.now()}${more}.jsonl`);
   }
 
   private refuse(more: readonly LedgerEntry[], file: string, quota: number): never {

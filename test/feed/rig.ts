@@ -212,8 +212,7 @@ export class Rig {
     if (size.ledger !== undefined) {
       const ledger = await Ledger.open(size.ledger, size.quota ?? 1000);
       const options = { content: true, io: true, strict: false };
-      for (const view of sources)
-        if (view) view.quarantine = new Quarantine(view.source, layout, ledger, options);
+      for (const view of sources) if (view) view.quarantine = new Quarantine(view.source, layout, ledger, options);
     }
     const decoders = new Decoders(2);
     const slot = slotLayout(layout.columns, size.batch, offsets.identities, offsets.identityBytes);
