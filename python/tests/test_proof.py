@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +96,20 @@ def test_two_files_never_share_a_name(tmp_path: Path) -> None:
     for file in files:
         file.close()
         file.close()
+
+
+def test_a_full_disk_cuts_a_line_short_and_the_batch_is_asked_for_again(tmp_path: Path) -> None:
+    rows = np.array([[0, 1, 2, 1 << 32]], np.uint64)
+    proof = ProofFile(str(tmp_path), 0, 1, 0, "v", {})
+    proof.add(0, rows)
+    least, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (Path(proof.path).stat().st_size + 20, most))
+    try:
+        with pytest.raises(AthanorError) as caught:
+            proof.add(1, rows)
+        assert caught.value.code == "ATH_PROOF_WRITE" and "20 of" in str(caught.value)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (least, most))
+    proof.add(1, rows)
+    proof.close()
+    assert proof_total(str(tmp_path)).rows == 2

@@ -9,6 +9,7 @@ do not depend on world size. On resume, older lines at or after the loaded posit
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -55,6 +56,7 @@ class ProofFile:
 
     def __init__(self, folder: str, rank: int, world: int, start: int, view: str, state: dict[str, Any]) -> None:
         self.pid = os.getpid()
+        self._bytes = 0  # of whole lines
         try:
             os.makedirs(folder, exist_ok=True)
             # Later launches must stand behind earlier ones, also when the clock was set back between them.
@@ -99,20 +101,21 @@ class ProofFile:
         data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         try:
             written = os.write(self._fd, data)
+            fault = "" if written == len(data) else f"{written} of {len(data)} bytes fitted"
         except OSError as error:
-            raise AthanorError(
-                "ATH_PROOF_WRITE",
-                f"cannot write the proof: {error.strerror}",
-                file=self.path,
-                remedy="free space there or choose another proof_dir",
-            ) from error
-        if written != len(data):
-            raise AthanorError(
-                "ATH_PROOF_WRITE",
-                f"cannot write the proof: {written} of {len(data)} bytes fitted",
-                file=self.path,
-                remedy="free space there or choose another proof_dir",
-            )
+            fault = str(error.strerror)
+        if not fault:
+            self._bytes += len(data)
+            return
+        # Whoever asks for the batch again writes its line again: it may not stand behind half of one.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, self._bytes)
+        raise AthanorError(
+            "ATH_PROOF_WRITE",
+            f"cannot write the proof: {fault}",
+            file=self.path,
+            remedy="free space there or choose another proof_dir",
+        )
 
 
 def _newest(folder: str, rank: int) -> int:
