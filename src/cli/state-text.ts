@@ -64,16 +64,15 @@ export function diffText({ differences, verdict, ahead }: StateDiff): string {
   return [...lines, verdicts[verdict]].join("\n");
 }
 
-export function skipText({ from, to, firstStep, lastStep, extra, into, epochs }: Skipped): string {
-  const steps =
+export function skipText({ from, to, counted, firstStep, lastStep, extra, into, epochs }: Skipped): string {
+  let steps =
     firstStep === lastStep
       ? `optimizer step ${formatCount(firstStep)}`
       : `optimizer steps ${formatCount(firstStep)} to ${formatCount(lastStep)}`;
+  let began = `step ${formatCount(firstStep)}`;
+  if (!counted) [steps, began] = [formatNumber(lastStep - firstStep + 1, "optimizer step"), "the first of them"];
   const lines = [`${steps} left out: ${formatNumber(to - from, "sample")}, positions ${from} to ${to - 1}`];
-  if (into > 0)
-    lines.push(
-      `the state stood ${formatNumber(into, "sample")} into step ${formatCount(firstStep)}: its rest is left out, too`,
-    );
+  if (into > 0) lines.push(`the state stood ${formatNumber(into, "sample")} into ${began}: its rest is left out, too`);
   if (extra > 0) lines.push(`${formatNumber(extra, "sample")} more than asked for, up to a whole optimizer batch`);
   const [before, after] = epochs;
   if (before !== after) lines.push(`from epoch ${before} into epoch ${after}`);

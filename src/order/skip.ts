@@ -22,6 +22,8 @@ export interface Skipped {
   /** Positions [from, to) are left out. */
   from: number;
   to: number;
+  /** False: how many optimizer steps came before is not known any more, and the numbers of steps are too small or too large. */
+  counted: boolean;
   /** Optimizer steps left out; the first one only in part where `from` lies inside it. */
   firstStep: number;
   lastStep: number;
@@ -44,6 +46,7 @@ export function skip(state: OrderState, amount: SkipAmount): Skipped {
     state: { ...state, position: String(to) },
     from,
     to,
+    counted: borders.counted,
     firstStep: done + 1,
     lastStep: borders.before(to),
     extra,
@@ -75,6 +78,13 @@ function target(borders: Borders, from: number, amount: SkipAmount): { to: numbe
     const first = borders.after(from);
     return { to: borders.at(first + batches), extra: borders.at(first) - from };
   }
+  if (!borders.counted) {
+    throw new OrderOption(
+      "the state does not know how many optimizer steps there were: the global batch changed in an earlier epoch, and of several changes it keeps the last",
+      {},
+      "say how much to leave out by batches or samples",
+    );
+  }
   const fromStep = whole("the first step", amount.fromStep, 1);
   const toStep = whole("the last step", amount.toStep, fromStep);
   const done = borders.before(from);
@@ -99,6 +109,7 @@ function target(borders: Borders, from: number, amount: SkipAmount): { to: numbe
 /** Borders of optimizer batches: border k lies behind the first k of them. */
 class Borders {
   readonly epochs: Epochs;
+  readonly counted: boolean;
   /** Segments with the number of their first border. */
   readonly #spans: { from: number; size: number; first: number }[] = [];
   /** Optimizer batches of one epoch where epochs end with a short one; undefined: only segments end. */
@@ -113,6 +124,7 @@ class Borders {
       if (before !== undefined) first += quotient(from - before.from, before.size);
       this.#spans.push({ from, size: globalBatch, first });
     }
+    this.counted = !mayHaveForgotten(state, this.epochs);
     this.#perEpoch = this.epochs.last === "pad" ? this.epochs.steps(0, segments[0]!.globalBatch) : undefined;
   }
 
@@ -137,6 +149,21 @@ class Borders {
     const before = this.before(position);
     return this.at(before) === position ? before : before + 1;
   }
+}
+
+/** Of segments that differ in G only a state keeps those of its epoch, and before them the first and the last (`Plan`). */
+function mayHaveForgotten(state: OrderState, epochs: Epochs): boolean {
+  const begin = epochs.begin(epochs.epochOf(Math.max(Number(state.position), epochs.from)));
+  return state.segments.some((segment, s, all) => {
+    const before = all[s - 1];
+    return (
+      before?.last === "carry" &&
+      before.G !== segment.G &&
+      before.sources.join() === segment.sources.join() &&
+      before.weights.join() === segment.weights.join() &&
+      Number(segment.from) < begin
+    );
+  });
 }
 
 function whole(name: string, value: number, least: number): number {

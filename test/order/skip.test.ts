@@ -87,6 +87,17 @@ test("behind a ramp batches are counted by their own sizes", () => {
   assert.equal(skip(ramped, { fromStep: 3, toStep: 4 }).to, 56);
 });
 
+test("steps after changes of G in earlier epochs, of which a state forgets some: the wrong steps are left out", () => {
+  // Between these was one of G = 20: 3 + 3 steps up to 96, not 8.
+  const ramped = stateAt(640);
+  ramped.segments.push({ ...ramped.segments[0]!, from: "96", G: 40 });
+  const message = /does not know how many optimizer steps/;
+  assert.throws(() => skip(ramped, { fromStep: 17, toStep: 18 }), { code: "ATH_ORDER_OPTION", message });
+  const { from, to, counted } = skip(ramped, { batches: 1 });
+  assert.deepEqual([from, (to - 96) % 40, counted], [640, 0, false]);
+  assert.equal(skip(stateAt(640), { batches: 1 }).counted, true);
+});
+
 test("consumed samples become a position at a border", () => {
   assert.deepEqual(advance(stateAt(0), 0), { state: stateAt(0), extra: 0 });
   assert.deepEqual(advance(stateAt(0), 36), { state: stateAt(36), extra: 0 });
