@@ -25,6 +25,8 @@ interface Stay {
 
 interface Strand {
   stays: Stay[];
+  /** Its parts, in order. */
+  turns: { segment: MixedSegment; part: Part }[];
   /** Passes below this one were begun before the mixed segments. */
   begun: number;
   /** Occurrences that one lane of the run has more than another where a segment ends, at most. */
@@ -37,6 +39,8 @@ interface Part {
   at: number;
   /** By lane: occurrences in earlier segments, less those of the schedule's rows before the lane's first: so `schedule count + base` numbers a row. */
   base: Float64Array;
+  /** By lane: occurrences in earlier segments. */
+  first: Float64Array;
 }
 
 interface MixedSegment {
@@ -78,9 +82,11 @@ export class Mixed {
         this.#renew(strand, counts, shapes, view);
         for (const stay of strand.stays) refuseUneven(name, stay.shape, segment.lanes, this.lanes);
         const base = counts.map((count, lane) => count - schedule.count(at, lane));
-        return { strand, at, base, counts };
+        return { strand, at, base, first: counts.slice(), counts };
       });
-      this.#segments.push({ from: segment.from, to, schedule, parts: parts.map(({ counts: _, ...part }) => part) });
+      const made = { from: segment.from, to, schedule, parts: parts.map(({ counts: _, ...part }) => part) };
+      this.#segments.push(made);
+      for (const part of made.parts) part.strand.turns.push({ segment: made, part });
       if (to === Infinity) continue;
       for (const { strand, at, base, counts } of parts) {
         let [least, most] = [Infinity, 0];
@@ -181,7 +187,7 @@ export class Mixed {
 
   #strand(shapes: readonly Shape[], view: number, standing: Standing | undefined): Strand {
     if (standing === undefined) {
-      return { stays: [this.#stay(shapes, view, 0)], begun: 0, drift: 0 };
+      return { stays: [this.#stay(shapes, view, 0)], turns: [], begun: 0, drift: 0 };
     }
     const { pass, place, next } = standing;
     const begun = place > 0 ? pass + 1 : pass;
@@ -192,7 +198,7 @@ export class Mixed {
     }
     const stays = [stay];
     if (next !== standing.view) stays.push(this.#stay(shapes, next, pass + 1));
-    return { stays, begun, drift: 0 };
+    return { stays, turns: [], begun, drift: 0 };
   }
 
   #stay(shapes: readonly Shape[], view: number, firstPass: number): Stay {
@@ -246,17 +252,19 @@ export class Mixed {
     return { source: view, pass: (x - row) / laneRows(shape, lane), lane, row };
   }
 
-  #positionOf(strand: Strand, own: number, k: number): number {
-    for (let s = this.#segments.length - 1; s >= 0; s--) {
-      const { from, to, schedule, parts } = this.#segments[s]!;
-      const part = parts.find((candidate) => candidate.strand === strand);
-      if (part === undefined) continue;
-      const n = k - part.base[own]!;
-      if (n < schedule.count(part.at, own)) continue;
-      const position = from + (schedule.nth(part.at, n) - own) * this.lanes + own;
-      return position < to ? position : -1;
+  #positionOf({ turns }: Strand, own: number, k: number): number {
+    // Asked for each row: of many phases the right one is found at once.
+    let [low, high] = [0, turns.length];
+    while (high - low > 1) {
+      const middle = (low + high) >>> 1;
+      if (turns[middle]!.part.first[own]! <= k) low = middle;
+      else high = middle;
     }
-    return -1;
+    const { segment, part } = turns[low]!;
+    if (k < part.first[own]!) return -1;
+    const { from, to, schedule } = segment;
+    const position = from + (schedule.nth(part.at, k - part.base[own]!) - own) * this.lanes + own;
+    return position < to ? position : -1;
   }
 
   /** Occurrences of a source in a lane of the run before a position. */
