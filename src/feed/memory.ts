@@ -22,30 +22,33 @@ export const STAGING_BYTES = 192 * 1024;
 const RAW = STAGING + STAGING_BYTES;
 /** wasm32: addresses are 32 bits. */
 const MAX_PAGES = 65536;
-/** Memories kept for later runs: those of a training and an evaluation loader, and of one that goes as another comes. */
-const MAX_IDLE = 3;
+/** An idle memory so many times as large as needed is taken rather than a new one. */
+const LARGER = 4;
 const LIMIT = 65535 * PAGE;
 
 /**
  * Memories of runs that are over, for the next ones. The collector does not see the weight of a shared memory (its pages
- * stay until every thread has forgotten it), so they are used again instead of being left to it: a thousand loaders
- * opened one after the other cost the memory of one. Sizes are powers of two, so that similar loaders share.
+ * stay until every thread has forgotten it, and decode threads hardly ever collect), so none is left to it: a thousand
+ * loaders opened one after the other cost the memory of as many as were open at a time. Sizes are powers of two.
  */
 export class MemoryPool {
   private readonly idle: WebAssembly.Memory[] = [];
 
-  /** A memory of at least `bytes`; what it holds is of another run. */
+  /** A memory of at least `bytes`, the smallest idle one that is not needlessly large; what it holds is of another run. */
   acquire(bytes: number): WebAssembly.Memory {
     const pages = Math.min(2 ** Math.ceil(Math.log2(bytes / PAGE)), MAX_PAGES);
-    const at = this.idle.findIndex((memory) => memory.buffer.byteLength === pages * PAGE);
-    const [found] = at < 0 ? [] : this.idle.splice(at, 1);
-    return found ?? new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+    const fits = this.idle
+      .filter(({ buffer }) => buffer.byteLength >= pages * PAGE && buffer.byteLength <= LARGER * pages * PAGE)
+      .sort((a, b) => a.buffer.byteLength - b.buffer.byteLength);
+    const [found] = fits;
+    if (found === undefined) return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+    this.idle.splice(this.idle.indexOf(found), 1);
+    return found;
   }
 
   /** Nobody reads or writes it any more. */
   release(memory: WebAssembly.Memory): void {
     this.idle.push(memory);
-    if (this.idle.length > MAX_IDLE) this.idle.shift();
   }
 }
 

@@ -64,3 +64,15 @@ test("memory pool: what was released is used again, for similar sizes", () => {
   assert.equal(pool.acquire(4 << 20), first);
   assert.ok(pool.acquire((4 << 20) + 1).buffer.byteLength > 4 << 20);
 });
+
+test("loaders that come and go leave no memory behind: as many are kept as were open at a time", () => {
+  const pool = new MemoryPool();
+  const seen = new Set<WebAssembly.Memory>();
+  for (let round = 0; round < 20; round++) {
+    const open = [1, 2, 3, 1, 3].map((size) => pool.acquire(size * 1_000_000));
+    assert.equal(new Set(open).size, open.length);
+    for (const memory of open) seen.add(memory);
+    for (const memory of open.sort(() => (round % 2) - 0.5)) pool.release(memory);
+  }
+  assert.equal(seen.size, 5);
+});
