@@ -170,10 +170,11 @@ export class Server implements House {
     const waiter = { progress, alive, builds: () => hello.build_index };
     room.users++;
     room.waiting.add(waiter);
+    // At once: ranks of one launch come while the first one's view is being opened.
+    room.seen.add(processOf(hello));
     try {
       const group = await room.group;
       const { plan, position } = await room.opened;
-      room.seen.add(processOf(hello));
       // Ranks that come back one by one stand a step or two apart, each at its own position.
       const own = typeof hello.state === "object" && hello.state !== null && !hello.override;
       return {
@@ -273,7 +274,7 @@ export class Server implements House {
   /** A process that asks for the same view in another order than those before it is refused, and named. */
   private checkAgreement(hello: Hello, key: string): void {
     for (const room of this.rooms.values()) {
-      if (room.key === key || room.what !== whatOf(hello) || room.seen.size === 0) continue;
+      if (room.key === key || room.what !== whatOf(hello)) continue;
       // One that has been there too opens another loader.
       if (room.seen.has(processOf(hello))) continue;
       // Another world is another loader, such as an evaluation on one rank.
@@ -313,8 +314,9 @@ function shardsOpened(group: Group): number {
   return group.view.sources.reduce((sum, source) => sum + (source?.source.shardsOpened ?? 0), 0);
 }
 
+/** The data: loaders of other data have nothing to agree on. */
 function whatOf({ view, mix }: Hello): string {
-  return JSON.stringify([mix?.sources ?? view.source, view.columns, view.max_length]);
+  return JSON.stringify(mix?.sources.map(({ path }) => path).sort() ?? [view.source]);
 }
 
 function keyOf(hello: Hello): string {
@@ -326,7 +328,10 @@ function differences(a: Hello, b: Hello): string[] {
   const flat = (hello: Hello): Record<string, unknown> => ({
     ...hello.order,
     ramp: JSON.stringify(hello.order.ramp),
+    sources: hello.mix?.sources.map(({ name, path }) => `${name}=${path}`).join(" "),
     phases: JSON.stringify(hello.mix?.phases),
+    columns: hello.view.columns?.join(" ") ?? "all",
+    max_length: hello.view.max_length,
     world: hello.world,
     batch_size: hello.batch_size,
     pad_id: hello.view.pad_id,

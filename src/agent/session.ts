@@ -159,7 +159,7 @@ export class Session {
       },
       position: String(position),
       state: stateOf(plan, position),
-      warnings: this.house.warnings(hello, group),
+      warnings: [...this.house.warnings(hello, group), ...renamed(plan, hello)],
     });
   }
 
@@ -290,6 +290,18 @@ export function processOf({ rank, local_rank }: Hello): string {
 
 function rankOf(process: string): number {
   return Number.parseInt(process, 10);
+}
+
+/** A source goes by its name: under another one the same data starts over, which is seldom meant. */
+function renamed({ entries }: PlannedOrder, { mix }: Hello): string[] {
+  const names = new Set(mix?.sources.map(({ name }) => name));
+  return entries.flatMap(({ name, view }) => {
+    const before = entries.find((entry) => entry.view === view && entry.name !== name && !names.has(entry.name));
+    if (before === undefined || !names.has(name)) return [];
+    return [
+      `source ${name} holds the data that the state knows as ${before.name}, and starts over: keep the name to go on`,
+    ];
+  });
 }
 
 /** The segment in force. */

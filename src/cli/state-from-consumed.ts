@@ -19,7 +19,7 @@ interface Flags extends OrderFlags {
   globalBatchSize: number;
   maxLength: number;
   columns?: string;
-  seed: bigint;
+  seed?: bigint;
   indexDir?: string;
   out: string;
 }
@@ -34,7 +34,7 @@ export function registerFromConsumed(state: Command): void {
     .requiredOption("--out <file>", "where the state goes")
     .option("--max-length <n>", "as the loader's max_length", whole, 512)
     .option("--columns <names>", "as the loader's columns, a,b,c (default: all that can be delivered)")
-    .option("--seed <n>", "as the loader's seed", seedOf, 0n)
+    .option("--seed <n>", "as the loader's seed (default: 0)", seedOf)
     .option("--index-dir <dir>", "where the index lies when the data is read-only");
   addOrderFlags(command).action(async (flags: Flags, from: Command) => {
     const { state: made, extra } = await withStorage(async (storage) => {
@@ -47,7 +47,7 @@ export function registerFromConsumed(state: Command): void {
         padId: 0,
         strict: false,
       });
-      const options = orderOptions(flags, flags.seed, flags.globalBatchSize);
+      const options = orderOptions(flags, flags.seed ?? 0n, flags.globalBatchSize);
       return advance(stateOf(planSingle(SOURCE_NAME, view, options), 0), flags.consumedSamples);
     });
     await writeState(flags.out, made);

@@ -58,7 +58,7 @@ export function diffText({ differences, verdict, ahead }: StateDiff): string {
   const verdicts = {
     same: "A and B are the same state",
     moved: `B may be loaded where A was: the same sequence goes on ${where}`,
-    reordered: `B may be loaded where A was, but the job then goes on in B's order, ${where}: what a state holds wins over the loader's arguments, and samples of A's epoch may be lost or come twice`,
+    reordered: `B may be loaded where A was, but it was served in another order up to its position: the job goes on from what B served, ${where}, with its own weights and batch sizes, and samples that A served may come again or be left out`,
     refused: "B may not be loaded where A was (ATH_STATE_MISMATCH)",
   };
   return [...lines, verdicts[verdict]].join("\n");

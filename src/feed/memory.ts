@@ -41,7 +41,7 @@ export class MemoryPool {
       .filter(({ buffer }) => buffer.byteLength >= pages * PAGE && buffer.byteLength <= LARGER * pages * PAGE)
       .sort((a, b) => a.buffer.byteLength - b.buffer.byteLength);
     const [found] = fits;
-    if (found === undefined) return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+    if (found === undefined) return allocate(pages);
     this.idle.splice(this.idle.indexOf(found), 1);
     return found;
   }
@@ -49,6 +49,19 @@ export class MemoryPool {
   /** Nobody reads or writes it any more. */
   release(memory: WebAssembly.Memory): void {
     this.idle.push(memory);
+  }
+}
+
+function allocate(pages: number): WebAssembly.Memory {
+  try {
+    return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+  } catch (error) {
+    throw new MemoryBudget(
+      `the system refuses ${formatSize(pages * PAGE)} of address space to the agent`,
+      {},
+      "raise `ulimit -v` (unlimited is best: V8 reserves more than it uses), or lower shuffle_memory",
+      error,
+    );
   }
 }
 

@@ -83,6 +83,17 @@ export class Epochs {
     return this.last === "pad" ? Math.min(end, this.begin(this.epochOf(start) + 1)) : end;
   }
 
+  /** Optimizer batches that begin in positions [from, to), the first of them at `from`. */
+  batchesIn(from: number, to: number): number {
+    let count = 0;
+    for (const [s, span] of this.batches.entries()) {
+      const begin = Math.max(from, span.from);
+      const end = Math.min(to, this.batches[s + 1]?.from ?? Infinity);
+      if (end > begin) count += quotient(end - begin + span.size - 1, span.size);
+    }
+    return count;
+  }
+
   /** Samples of the optimizer batch that holds a position. */
   batchAt(position: number): number {
     return spanOf(this.batches, position).size;

@@ -48,9 +48,9 @@ export function compareStates(a: OrderState, b: OrderState): StateDiff {
     compare(name("samples"), other.samples, source.samples, !known);
     for (const [what, field] of SOURCE_FIELDS) compare(name(what), field(other), field(source));
   }
-  compare("number of segments", String(a.segments.length), String(b.segments.length));
-  // The last segment is the one in force; earlier ones only say how it came about.
-  for (const [what, field] of SEGMENT_FIELDS) compare(what, field(a.segments.at(-1)!), field(b.segments.at(-1)!));
+  compare("number of segments", String(begun(a).length), String(begun(b).length));
+  // The segment in force at each one's position; earlier ones only say how it came about, later ones are the job's to say.
+  for (const [what, field] of SEGMENT_FIELDS) compare(what, field(begun(a).at(-1)!), field(begun(b).at(-1)!));
   const reordered = sequenceOf(a, b.position) !== sequenceOf(b, b.position);
   if (differences.length === 0 && reordered)
     differences.push({ what: "earlier segments", a: "their own", b: "others", refused: false });
@@ -65,16 +65,22 @@ export function compareStates(a: OrderState, b: OrderState): StateDiff {
 type Entry = OrderState["sources"][number];
 type Segment = OrderState["segments"][number];
 
-/** Each source's latest view. */
-function sourcesOf({ sources }: OrderState): Entry[] {
-  return sources.filter(({ name }, i) => sources.findLastIndex((entry) => entry.name === name) === i);
+function begun({ segments, position }: OrderState): Segment[] {
+  return segments.filter(({ from }, s) => s === 0 || Number(from) <= Number(position));
+}
+
+/** Each source's latest view that was in force. */
+function sourcesOf(state: OrderState): Entry[] {
+  const used = new Set(begun(state).flatMap(({ sources }) => sources));
+  const entries = state.sources.filter((_, number) => used.has(number));
+  return entries.filter(({ name }, i) => entries.findLastIndex((entry) => entry.name === name) === i);
 }
 
 /** What decides which samples come, up to a position and beyond it until the job wants otherwise. */
 function sequenceOf({ sources, segments }: OrderState, position: string): string {
-  const begun = segments.filter(({ from }, s) => s === 0 || Number(from) < Number(position));
+  const served = segments.filter(({ from }, s) => s === 0 || Number(from) < Number(position));
   return JSON.stringify(
-    begun.map(({ G, sources: numbers, ...segment }) => ({
+    served.map(({ G, sources: numbers, ...segment }) => ({
       ...segment,
       // Under `carry` optimizer batches are no part of the sequence.
       G: segment.last === "carry" ? undefined : G,

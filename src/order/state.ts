@@ -8,7 +8,6 @@
  * const plan = planOrder(job, parseState(JSON.parse(text)));
  */
 import * as z from "zod";
-import { quotient } from "./epochs.ts";
 import { StateInvalid } from "./errors.ts";
 import { MOST_LANES } from "./resolve.ts";
 import { WEIGHT_SUM } from "./schedule.ts";
@@ -201,13 +200,14 @@ export function progressOf(state: OrderState): { epoch: number; done: number; ep
   const segments = segmentsOf(state);
   const { epochs } = timelineOf(entriesOf(state), segments);
   const position = Number(state.position);
-  const { globalBatch } = segments.findLast(({ from }) => from <= position) ?? segments[0]!;
   const epoch = epochs.epochOf(position);
-  const offset = position - epochs.begin(epoch);
+  const begin = epochs.begin(epoch);
+  const { from, globalBatch } = segments.findLast((segment) => segment.from <= position) ?? segments[0]!;
+  const into = (position - Math.max(begin, from)) % globalBatch;
   return {
     epoch,
-    done: quotient(offset, globalBatch),
-    epochSteps: epochs.steps(epoch, globalBatch),
-    into: offset % globalBatch,
+    done: epochs.batchesIn(begin, position - into),
+    epochSteps: epochs.batchesIn(begin, epochs.begin(epoch + 1)),
+    into,
   };
 }

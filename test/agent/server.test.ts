@@ -214,6 +214,21 @@ test("ranks that disagree: the second one is refused and both are named", async 
   await agent.close();
 });
 
+test("ranks that come at the same time and disagree are refused, whoever is first", async () => {
+  const agent = new AgentProcess();
+  const both = { world: 2, here: [0, 1] };
+  const order = { global_batch: 16 };
+  const [first, second, third] = [await agent.connect(), await agent.connect(), await agent.connect()];
+  first.send(hello({ ...both, rank: 0 }, order));
+  second.send(hello({ ...both, rank: 1, local_rank: 1, batch_size: 4 }, order));
+  const view = { source: folder, index_dir: null, columns: null, max_length: 7, pad_id: 0, strict: false };
+  third.send(hello({ ...both, rank: 1, local_rank: 1, view }, order));
+  assert.match((await second.error()).message, /rank 1 .* rank 0 .*batch_size is 4, not 8/);
+  assert.match((await third.error()).message, /rank 1 .* rank 0 .*max_length is 7, not /);
+  await first.next("view");
+  await agent.close();
+});
+
 test("the socket and the log are of the user only", async () => {
   const agent = new AgentProcess();
   await opened(agent);

@@ -26,10 +26,12 @@ test("the verdict on B is that of the job that wrote A", () => {
     [{ ...a, sources: [{ ...source, name: "other" }] }, "same", ["sources"]],
     [{ ...a, sources: [{ ...source, L: 32 }] }, "reordered", ["lanes"]],
     [{ ...a, segments: [{ ...segment, last: "drop" }], position: "0" }, "reordered", ["last", "position"]],
+    // What lies ahead is the job's to say.
+    [{ ...a, segments: [segment, { ...segment, from: "8192", G: 128 }] }, "same", []],
     [
-      { ...a, segments: [segment, { ...segment, from: "8192", G: 128 }] },
+      { ...a, segments: [segment, { ...segment, from: "8192", G: 128 }], position: "8448" },
       "moved",
-      ["number of segments", "samples of one optimizer batch", "beginning of the order"],
+      ["number of segments", "samples of one optimizer batch", "beginning of the order", "position"],
     ],
     [{ ...a, seed: "6" }, "refused", ["seed"]],
     [{ ...a, segments: [{ ...segment, G: 128 }] }, "moved", ["samples of one optimizer batch"]],
