@@ -78,7 +78,14 @@ function sourcesOf(state: OrderState): Entry[] {
 
 /** What decides which samples come, up to a position and beyond it until the job wants otherwise. */
 function sequenceOf({ sources, segments }: OrderState, position: string): string {
-  const served = segments.filter(({ from }, s) => s === 0 || Number(from) < Number(position));
+  const served = segments.filter((segment, s) => {
+    const before = segments[s - 1];
+    if (before === undefined) return true;
+    const { sources: now, weights, last, from } = segment;
+    // Under `carry` a segment that changes G only changes no sample.
+    const other = last !== "carry" || now.join() !== before.sources.join() || weights.join() !== before.weights.join();
+    return other && Number(from) < Number(position);
+  });
   return JSON.stringify(
     served.map(({ G, sources: numbers, ...segment }) => ({
       ...segment,
