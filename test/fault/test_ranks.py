@@ -128,7 +128,13 @@ def test_a_rank_that_comes_back_alone(node: Node, data: Path, order: Any, by: si
 
 def test_sessions_leave_nothing_in_the_agent() -> None:
     """A short run of `npm run test:sessions`."""
-    words = [sys.executable, str(HERE / "sessions.py"), "--count", "400", "--json"]
+    words = [
+        sys.executable,
+        str(HERE / "sessions.py"),
+        "--count",
+        "1200",
+        "--json",
+    ]  # the heap of the agent fills for some hundred
     done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     told = json.loads(done.stdout)
     assert done.returncode == 0 and told["grows"] == [] and told["left"] == 0, told
