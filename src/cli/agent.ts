@@ -51,8 +51,8 @@ async function run(flags: AgentFlags): Promise<void> {
     "--io-threads",
     flags.ioThreads,
   ];
-  if (flags.memory !== undefined) args.push("--memory", flags.memory);
-  if (flags.decodeThreads !== undefined) args.push("--decode-threads", flags.decodeThreads);
+  if (flags.memory !== undefined) args.push(`--memory=${flags.memory}`);
+  if (flags.decodeThreads !== undefined) args.push(`--decode-threads=${flags.decodeThreads}`);
   if (!flags.crc) args.push("--no-crc");
   const agent = spawn(process.execPath, args, { stdio: "inherit" });
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => agent.kill(signal));

@@ -207,7 +207,7 @@ def start(run_dir: str, job: str) -> subprocess.Popen[bytes]:
     command = [find_node(), find_agent(), "--run-dir", run_dir, "--job", job]
     for name, flag in (("ATHANOR_AGENT_GRACE", "--grace"), ("ATHANOR_AGENT_MEMORY", "--memory")):
         if os.environ.get(name):
-            command += [flag, os.environ[name]]
+            command.append(f"{flag}={os.environ[name]}")  # -5 alone would be read as a flag
     log = os.open(os.path.join(run_dir, "agent.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     pinned = os.sched_getaffinity(0)
     try:
