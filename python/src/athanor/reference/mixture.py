@@ -64,9 +64,7 @@ class _Period:
 
     def __init__(self, weights: tuple[int, ...]) -> None:
         self._weights = weights
-        self._counts = [0] * len(weights)
-        self._turns: list[int] = []
-        self._arrays = self._as_arrays()
+        self._made = self._arrays([])
 
     @staticmethod
     @lru_cache(maxsize=64)
@@ -75,15 +73,19 @@ class _Period:
 
     def upto(self, k: int) -> tuple[I64, list[I64]]:
         """The first k turns (or more), and of each source its count before each of them."""
-        if k > len(self._turns):
-            self._extend(min(PERIOD, max(k, 2 * len(self._turns), 1024)))
-            self._arrays = self._as_arrays()
-        return self._arrays
+        # Loaders of several threads share a period: what one of them has seen is never changed, only replaced as a
+        # whole. No lock: a process that forks while another thread holds one would wait for ever.
+        made = self._made
+        have = len(made[0])
+        if k > have:
+            made = self._made = self._arrays(self._extended(made, min(PERIOD, max(k, 2 * have, 1024))))
+        return made
 
-    def _extend(self, k: int) -> None:
-        weights, counts = self._weights, self._counts
+    def _extended(self, made: tuple[I64, list[I64]], k: int) -> list[int]:
+        weights, counts = self._weights, [int(count[-1]) for count in made[1]]
+        turns: list[int] = made[0].tolist()
         n = len(weights)
-        for step in range(len(self._turns), k):
+        for step in range(len(turns), k):
             best = 0 if n == 1 else -1
             most = 0
             for i, weight in enumerate(weights if n > 1 else ()):
@@ -94,10 +96,11 @@ class _Period:
                 # left / weight < most / weights[best], in whole numbers
                 if best < 0 or left * weights[best] < most * weight:
                     best, most = i, left
-            self._turns.append(best)
+            turns.append(best)
             counts[best] += 1
+        return turns
 
-    def _as_arrays(self) -> tuple[I64, list[I64]]:
-        turns = np.array(self._turns, np.int64)
+    def _arrays(self, found: list[int]) -> tuple[I64, list[I64]]:
+        turns = np.array(found, np.int64)
         zero = np.zeros(1, np.int64)
         return turns, [np.concatenate([zero, np.cumsum(turns == i)]) for i in range(len(self._weights))]
