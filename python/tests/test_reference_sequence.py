@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from athanor.errors import AthanorError
 from athanor.reference import Job, Options, Order, Run, Totals, go_on, plan, state_of
-from athanor.reference.mixture import PERIOD, Turns, whole_weights
+from athanor.reference.mixture import PERIOD, Turns, _Period, whole_weights
 from athanor.reference.passes import lane_samples
 
 View = tuple[str, Totals]
@@ -222,3 +223,44 @@ def test_epochs_follow_each_other_and_begin_at_borders(seed: int) -> None:
     for position in range(0, begins[-1], 7):
         epoch = epochs.epoch_of(position)
         assert epochs.begin(epoch) <= position < epochs.begin(epoch + 1)
+
+
+def test_threads_that_ask_for_turns_at_once_get_those_of_one_alone() -> None:
+    weights = [tuple(whole_weights([0.61 + i / 1e4, 0.4, 0.1])) for i in range(12)]
+    places = [0, 516, 1024, 3000]
+
+    def walk(of: tuple[int, ...]) -> list[list[int]]:
+        turns = Turns(of)
+        return [[turns.source(k), *(int(turns.count(i, k)) for i in range(3))] for k in places]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(walk, [of for of in weights for _ in range(8)]))
+    for i, of in enumerate(weights):
+        _Period.of.cache_clear()
+        assert found[8 * i : 8 * i + 8] == [walk(of)] * 8
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_source_is_said_to_be_over_where_no_row_of_it_comes_any_more(seed: int) -> None:
+    rng = random.Random(4000 + seed)
+    views = {
+        name: view_of(name, 1, rng.choice([1, 3, 17, 40])) for name in ("web", "code", "math")[: rng.randint(1, 3)]
+    }
+    options = Options(**rng.choice([{"lanes": 6, "shuffle_memory": 1 << 10}, {"window": 7}, {"shuffle": "none"}, {}]))
+    job = Job(seed, views, [(0, [1] * len(views))], [(0, rng.choice([8, 24]))], options=options)
+    run = plan(job)
+    at = rng.randint(1, 150)
+    for _ in range(rng.choice([1, 2])):
+        kept = rng.sample(list(job.views), rng.randint(1, len(job.views)))
+        job = appended_job(rng, replace(job, views={name: job.views[name] for name in job.views if name in kept}))
+        job = replace(job, phases=[(0, [1] * len(job.views))])
+        run = plan(job, run, at)
+        at += rng.randint(1, 150)
+    order = order_of(run)
+    soon = at + 24
+    sources = [row.source for row in rows(order, 0, soon + 4 * 100)]  # what comes at all comes within a pass
+    for number in range(len(run.sources)):
+        last = max((position for position, source in enumerate(sources) if source == number), default=0)
+        for position in {at, last, last + 1, *(rng.randrange(at) for _ in range(8))}:
+            if position < soon:
+                assert order.serves(number, position) == (number in sources[position:]), (number, position, last)

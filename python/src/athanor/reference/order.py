@@ -62,6 +62,10 @@ class Order:
         source, *row = self._rows.row(position)
         return (source, *self.passes(source).place(*row))
 
+    def serves(self, source: int, position: int) -> bool:
+        """Is anything of a source served from a position on?"""
+        return self._rows.serves(source, position)
+
     def locate(self, position: int) -> Located:
         source, *row = self._rows.row(position)
         epoch, lane, at = row

@@ -88,6 +88,15 @@ class Rows:
         part = self.part(position)
         return (position - part.start) % part.lanes if isinstance(part, Mixed) else part.row(position).lane
 
+    def serves(self, source: int, position: int) -> bool:
+        """Is anything of a source served from a position on?"""
+        ends = [*(part.start for part in self._parts[1:]), None]
+        return any(
+            part.serves(source, max(position, part.start), end)
+            for part, end in zip(self._parts, ends)
+            if end is None or position < end
+        )
+
 
 class Plain:
     """A segment of one source that continues one of the same name: by pass and place."""
@@ -123,6 +132,13 @@ class Plain:
         number, epoch, place = self.at(position)
         row, lane = divmod(place, self._run.sources[number].how.lanes)
         return Row(number, epoch, lane, row)
+
+    def serves(self, source: int, start: int, end: int | None) -> bool:
+        """Is anything of a source served in [start, end)?"""
+        then = self.start + self._head
+        if source == self._old and start < then:
+            return True
+        return source == self._number and (end is None or max(start, then) < end)
 
     def chain(self, position: int) -> dict[str, list[Link]]:
         """What mixed segments go on with from a position: the view in progress, and one that waits for its pass."""
@@ -189,6 +205,25 @@ class Mixed:
         for i, name in enumerate(self._names):
             counts[name] = counts[name] + self._turns.count(i, lanes + rows) - self._turns.count(i, lanes)
         return self._chains, counts
+
+    def serves(self, source: int, start: int, end: int | None) -> bool:
+        """Is anything of a source served in [start, end)?"""
+        name = self._run.sources[source].name
+        if name not in self._names:
+            return False
+        served, due = self.at(start)[1][name], None if end is None else self.at(end)[1][name]
+        before = np.zeros(self.lanes, np.int64)
+        links = self._chains[name]
+        for link, after in zip(links, [*links[1:], None]):
+            behind = None if after is None else before + self._room(link, after.epoch)
+            if link.number == source:
+                first = np.maximum(served, before)
+                ends = [bound for bound in (due, behind) if bound is not None]
+                if not ends or (first < np.minimum.reduce(ends)).any():
+                    return True
+            if behind is not None:
+                before = behind
+        return False
 
     def row(self, position: int) -> Row:
         j, lane = divmod(position - self.start, self.lanes)

@@ -76,6 +76,7 @@ class DirectSession:
     def next(self, expect: int, state: State) -> Taken:
         """The batch at position `expect`."""
         view = self._opened(state)
+        view.reach(expect)
         ranks, batch = self.request.ranks, self.request.batch_size
         positions, valid = view.order.deal(expect, ranks.world * batch, ranks.world, ranks.rank)
         # Rows beyond the end of an epoch repeat the last one; a rank that has none gets zeros.

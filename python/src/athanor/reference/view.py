@@ -14,8 +14,10 @@ import numpy as np
 from .._columns import Factory
 from .._slices import Slices
 from .._state import State
+from ..errors import AthanorError, error
 from .chance import I64, U64
 from .columns import Array, Rows
+from .mixture import PERIOD
 from .order import Order
 from .passes import Window
 from .plan import Job
@@ -61,16 +63,32 @@ class View:
         )
         self.run, self.position = go_on(job, state, override)
         self.order = Order(self.run, self._extents)
+        self._gone = [number for number in range(len(self.run.sources)) if self._set(number) is None]
+        self._reached = self.position
+        for number in self._gone:
+            if self.order.serves(number, self.position):
+                raise self._missing(number)
         self._windows: dict[tuple[int, int], dict[Window, Rows]] = {}  # by source and its lane
 
     def source(self, number: int) -> Source:
-        joined = self.run.sources[number]
-        newest = self._named[joined.name]
-        return newest if newest.fingerprint == joined.view else newest.past[joined.view]
+        """Raises ATH_ORDER_POSITION for one that this job has no more."""
+        found = self._set(number)
+        if found is None:
+            raise self._behind(number, self.position)
+        return found
+
+    def reach(self, position: int) -> None:
+        """Refuses to go back to where sources were due that this job has no more: ATH_ORDER_POSITION."""
+        if position >= self._reached:
+            return
+        for number in self._gone:
+            if self.order.serves(number, position):
+                raise self._behind(number, position)
+        self._reached = position
 
     def held(self, number: int) -> bool:
-        joined = self.run.sources[number]
-        return is_held(self.source(number).totals, joined.how, share(self._options, self._weight(number)))
+        source, joined = self._set(number), self.run.sources[number]
+        return source is not None and is_held(source.totals, joined.how, share(self._options, self._weight(number)))
 
     def state(self, position: int) -> State:
         return state_of(self.run, position)
@@ -118,13 +136,49 @@ class View:
         for source in self._named.values():
             source.close()
 
+    def _set(self, number: int) -> Source | None:
+        """The set that a source of the run is of; None: not in this job, or forgotten by its index."""
+        joined = self.run.sources[number]
+        newest = self._named.get(joined.name)
+        if newest is None or newest.fingerprint == joined.view:
+            return newest
+        return newest.past.get(joined.view)
+
+    def _missing(self, number: int) -> AthanorError:
+        name, position = self.run.sources[number].name, self.position
+        if name not in self._named:
+            return error(
+                "ATH_STATE_MISMATCH",
+                f"the state goes on with source {name} from position {position}, and this job has no source of that "
+                "name",
+                remedy="keep it in the mix, with weight 0 if no more is wanted of it; it may go once the state is past "
+                "its last sample",
+            )
+        return error(
+            "ATH_STATE_MISMATCH",
+            f"the state goes on with source {name} as it was before shards were appended, from position {position}, "
+            "and its index does not know that set",
+            remedy="give the index that was there when the state was taken, or override=True to begin a new order here",
+        )
+
+    @staticmethod
+    def _behind(number: int, position: int) -> AthanorError:
+        return error(
+            "ATH_ORDER_POSITION",
+            f"position {position} lies before the end of source {number} of the order, which this job does not name "
+            "any more",
+            remedy="go on from a later position, or name that source in the mix with weight 0",
+        )
+
     def _extents(self, number: int) -> list[int]:
         return self.source(number).extents(self.run.sources[number].how.extent)
 
     def _weight(self, number: int) -> int:
         """The weight with which a source joined."""
-        segment = next(segment for segment in self.run.segments if number in segment.sources)
-        return segment.weights[segment.sources.index(number)]
+        for segment in self.run.segments:
+            if number in segment.sources:
+                return segment.weights[segment.sources.index(number)]
+        return PERIOD
 
 
 class Gathered:
