@@ -74,6 +74,22 @@ def test_yaml_is_read_where_pyyaml_is(tmp_path: Path, monkeypatch: Monkey) -> No
     path.write_text(path.read_text().replace("  code: {path", "  web: {path"))
     with pytest.raises(ValueError, match=f"data-mix file {path}: web must stand once"):
         mix_of(path)
+    for text, message in (
+        ("{version: 1, sources: {a: {path: x, weight: 1e-1}}}",
+         r"sources\.a\.weight must be .*: write 0\.1\), got '1e-1'"),
+        ("{version: 1, sources: {a: {path: x, weight: 1}}, phases: [{after_tokens: 2e9, weights: {a: 1}}]}",
+         r"after_tokens must be a whole number.*: write 2\.0e\+9\), got '2e9'"),
+        ("version: 1\nsources:\n  no: {path: x, weight: 1}", r'line 3 must be in quotes \("no"\), got no, .* bool'),
+        ("version: 1\nsources:\n  2024: {path: x, weight: 1}",
+         r'line 3 must be in quotes \("2024"\), got 2024, .* int'),
+    ):  # fmt: skip
+        path.write_text(text)
+        with pytest.raises(ValueError, match=f"data-mix file {path}: .*{message}"):
+            mix_of(path)
+    path.write_text(
+        'version: 1\nsources:\n  "no": {path: x, weight: 1.0e-1}\nphases:\n- {after_tokens: 2.0e+9, weights: {"no": 1}}'
+    )
+    assert mix_of(path).request(1)["phases"] == [{"from": 0, "weights": [0.1]}, {"from": 2 * 10**9, "weights": [1.0]}]
     path.write_text("version: [1")
     with pytest.raises(ValueError, match="must be YAML, got"):
         mix_of(path)
@@ -94,6 +110,12 @@ WRONG: list[tuple[Any, str]] = [
     (mix(sources={"a": {"path": "x", "weight": "1"}}), "sources.a.weight must be a number"),
     (mix(sources={"a": {"path": "x", "weight": float("nan")}}), "sources.a.weight must be a number"),
     (mix(sources={"a": {"path": "x", "weight": 0}}), r"sources must be given one weight above 0"),
+    (mix(sources={"a": {"path": "x", "weight": 1e-9}, "b": {"path": "y", "weight": 1}}),
+     r"sources.a.weight must be at least 1/65536 of the sum of the weights \(1.0.*\), or 0, got 1e-09"),
+    (mix(sources={"a": {"path": "x", "weight": 1e308}, "b": {"path": "y", "weight": 1e308}}),
+     r"sources.a.weight must be smaller: the sum of the weights is too large, got 1e\+308"),
+    (mix(phases=[{"after_samples": 1, "weights": {"web": 1, "code": 1e-9}}]),
+     r"phases\[0\].weights.code must be at least 1/65536 of the sum of the weights"),
     (mix(sources={"a": {"path": "x", "weight": 1}, "b": {"path": "./x", "weight": 1}}),
      "sources.b.path must be another one than sources.a.path"),
     (mix(phases={}), "phases must be a list"),
@@ -172,7 +194,10 @@ def test_the_schema_says_what_the_loader_reads() -> None:
     for content in good:
         assert mix_of(content).request(512)["phases"] and allows(schema, content)
     # What hangs together with the rest of the file is beyond a schema, and so is NaN.
-    beyond = "another one than|above 0|phase before|weights must be given one|weights.code must be given|one of code"
+    beyond = (
+        "another one than|above 0|phase before|weights must be given one|weights.code must be given|one of code"
+        "|sum of the weights"
+    )
     for content, text in WRONG:
         if not re.search(beyond, text) and "NaN" not in json.dumps(content):
             assert not allows(schema, content), text
@@ -192,12 +217,14 @@ def test_phases_that_meet_in_samples_are_refused(tmp_path: Path) -> None:
         mix_of(1)  # type: ignore[arg-type]
 
 
-def test_source_and_mix_exclude_each_other() -> None:
+def test_arguments_that_cannot_be_meant_are_refused_at_once() -> None:
     for arguments, text in (
         ({}, "got neither"),
         ({"source": "/d", "mix": mix()}, "got both"),
         ({"mix": mix(), "index_dir": "/i"}, "index_dir must stand beside each path in the mix"),
         ({"mix": mix(), "last": "pad"}, "last must be .* with a mix"),
+        ({"source": "/d", "transform": 5}, "^transform must be a function of a batch, got 5"),
+        ({"source": "/d", "deliver": "no"}, "^deliver must be True or False, got 'no'"),
         ({"source": "/d", "drop_last": True, "global_batch_size": [(0, 8), (9, 16)]}, "last must be .* with a ramp"),
     ):
         with pytest.raises(ValueError, match=text):

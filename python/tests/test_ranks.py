@@ -40,6 +40,12 @@ def test_arguments_win_and_are_checked() -> None:
         resolve(rank=1, environ={})
     with pytest.raises(ValueError, match=r"rank must be in 0\.\.1, got 2"):
         resolve(2, 2, environ={})
+    with pytest.raises(ValueError, match="^rank must be a whole number, got '0'"):
+        resolve("0", "1", environ={})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^world_size must be a whole number, got 2\.0"):
+        resolve(0, 2.0, environ={})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="^local_rank must be a whole number, got '0'"):
+        resolve(0, 2, "0", environ={})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="WORLD_SIZE must both be set"):
         resolve(environ={"RANK": "1"})
     with pytest.raises(ValueError, match="RANK must be a whole number, got 'x'"):

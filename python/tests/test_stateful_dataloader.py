@@ -16,6 +16,7 @@ from test_protocol import ids
 torch = pytest.importorskip("torch")
 stateful = pytest.importorskip("torchdata.stateful_dataloader")
 
+from athanor._state import news  # noqa: E402
 from athanor.torch import AthanorDataset, Loader, state_of  # noqa: E402
 
 BATCH = 8
@@ -113,3 +114,33 @@ def test_another_number_of_workers_is_refused_with_the_line_to_write(fake: Path)
         ValueError, match=r"1 and 8, got 1 and 4; write AthanorDataset\(…, state=athanor.torch.state_of"
     ):
         iter(again)
+
+
+def test_another_order_under_workers_is_refused_with_what_differs(fake: Path) -> None:
+    data = over(dataset(global_batch_size=8), 2)
+    next(iter(data))
+    again = over(dataset(global_batch_size=16), 2)
+    again.load_state_dict(data.state_dict())
+    with pytest.raises(ValueError, match=r"from sample \d+ global_batch_size 16 \(8 in the state\); write Athanor"):
+        next(iter(again))
+
+
+def test_what_a_state_has_new_is_said_in_words() -> None:
+    def state(names: list[str], *segments: dict[str, Any]) -> dict[str, Any]:
+        return {"sources": [{"name": name, "view": name} for name in names], "segments": list(segments)}
+
+    def segment(begin: int, *weights: int, size: int = 8) -> dict[str, Any]:
+        numbers = list(range(len(weights)))
+        return {"from": str(begin), "sources": numbers, "weights": list(weights), "G": size, "last": "carry"}
+
+    first, even = segment(0, 49152, 16384), segment(8, 32768, 32768)
+    two = state(["web", "code"], first)
+    assert news(two, two) == ""
+    changed = "from sample 8 weights code 0.5, web 0.5 (code 0.25, web 0.75 in the state)"
+    assert news(two, state(["web", "code"], first, even)) == changed
+    third = news(two, state(["web", "code", "math"], first, segment(8, 32768, 16384, 16384, size=16)))
+    assert third.startswith("a new source: math; from sample 8 weights code 0.25, math 0.25, web 0.5 (")
+    assert third.endswith("global_batch_size 16 (8 in the state)")
+    other = state(["web", "code"], first)
+    other["sources"][0]["view"] = "other"
+    assert news(two, other) == "other data or another reading: web"

@@ -47,6 +47,23 @@ def view_request(
     }
 
 
+def refuse_unusable(mode: str, columns: object, sample_rule: object, transform: object) -> None:
+    """What would fail, or be taken for something else, only later."""
+    if isinstance(columns, str):
+        raise ValueError(f"columns must be a list of names, got {columns!r}")
+    if sample_rule is not None and mode != "none":
+        raise ValueError(f'sample_rule must be left out unless agent is "none", got {sample_rule!r}')
+    if transform is not None and not callable(transform):
+        raise ValueError(f"transform must be a function of a batch, got {transform!r}")
+
+
+def flags(**given: object) -> None:
+    """Text such as "no" would count as True."""
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
 def agent_mode(agent: str | None) -> str:
     mode = agent or os.environ.get("ATHANOR_AGENT") or "auto"
     one_of("agent (or ATHANOR_AGENT)", mode, ("auto", "external", "none"))

@@ -136,11 +136,9 @@ class Loader:
         _place: _mesh.Place | None = None,
         _rests: bool = False,
     ) -> None:
-        if isinstance(columns, str):
-            raise ValueError(f"columns must be a list of names, got {columns!r}")
         mode = _arguments.agent_mode(agent)
-        if sample_rule is not None and mode != "none":
-            raise ValueError(f'sample_rule must be left out unless agent is "none", got {sample_rule!r}')
+        _arguments.refuse_unusable(mode, columns, sample_rule, transform)
+        _arguments.flags(drop_last=drop_last, deliver=deliver, strict=strict, identities=identities)
         _arguments.one_of("cp_split", cp_split, SPLITS)
         place = _place or _mesh.find(
             rank,

@@ -26,6 +26,8 @@ Where = Union[str, "os.PathLike[str]"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _BY = ("samples", "tokens")
+_WEIGHT_SUM = 65536  # the order's whole weights
+_EXPONENT = re.compile(r"(\d+)(\.\d*)?[eE]([+-]?)(\d+)")
 
 
 class MixSource(NamedTuple):
@@ -104,7 +106,14 @@ def _yaml(where: str, text: str) -> Any:
         """PyYAML lets the last of equal keys win: a source would be gone without a word."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            _once(where, [(key.value, None) for key, _ in node.value if isinstance(key, yaml.ScalarNode)])
+            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            for key in keys:
+                if key.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
+                    raise ValueError(
+                        f'{where}: the name in line {key.start_mark.line + 1} must be in quotes ("{key.value}"), '
+                        f"got {key.value}, which YAML reads as {key.tag.rpartition(':')[2]}"
+                    )
+            _once(where, [(key.value, None) for key in keys])
             return super().construct_mapping(node, deep)
 
     try:
@@ -155,15 +164,15 @@ class _Reader:
             for other in sources[:-1]:
                 if other.path == sources[-1].path:
                     raise self._wrong(f"{key}.path", f"another one than sources.{other.name}.path", other.path)
-        phases = [MixPhase(0, False, self._weights("sources", weights, weights))]
+        phases = [MixPhase(0, False, self._weights("sources", weights, by))]
         given = top.get("phases", [])
         if not isinstance(given, (list, tuple)):
             raise self._wrong("phases", "a list", given)
         for number, value in enumerate(given):
-            phases.append(self._phase(f"phases[{number}]", value, phases[-1], weights))
+            phases.append(self._phase(f"phases[{number}]", value, phases[-1], weights, by))
         return Mix(self._where, tuple(sources), by, tuple(phases))
 
-    def _phase(self, key: str, value: Any, before: MixPhase, names: dict[str, float]) -> MixPhase:
+    def _phase(self, key: str, value: Any, before: MixPhase, names: dict[str, float], by: str) -> MixPhase:
         phase = self._mapping(key, value, {"weights"}, {"after_tokens", "after_samples"})
         units = sorted(phase.keys() & {"after_tokens", "after_samples"})
         if len(units) != 1:
@@ -171,22 +180,34 @@ class _Reader:
         after = phase[units[0]]
         whole = isinstance(after, float) and after.is_integer()  # 2.0e+9
         if isinstance(after, bool) or not (isinstance(after, int) or whole) or not 0 < after < 2**53:
-            raise self._wrong(f"{key}.{units[0]}", "a whole number of at least 1, such as 2000000000", after)
+            raise self._wrong(
+                f"{key}.{units[0]}", "a whole number of at least 1, such as 2000000000" + _number_in_yaml(after), after
+            )
         tokens = units[0] == "after_tokens"
         if after <= before.after and tokens == before.tokens:
             raise self._wrong(f"{key}.{units[0]}", f"more than {before.after}, that of the phase before", after)
         given = self._mapping(f"{key}.weights", phase["weights"], set(names), set())
         weights = {name: self._weight(f"{key}.weights.{name}", given[name]) for name in names}
-        return MixPhase(int(after), tokens, self._weights(f"{key}.weights", weights, names))
+        return MixPhase(int(after), tokens, self._weights(f"{key}.weights", weights, by))
 
-    def _weights(self, key: str, weights: dict[str, float], names: dict[str, float]) -> tuple[float, ...]:
-        if not sum(weights.values()) > 0:
+    def _weights(self, key: str, weights: dict[str, float], by: str) -> tuple[float, ...]:
+        total = sum(weights.values())
+        if not total > 0:
             raise self._wrong(key, "given one weight above 0 at least", list(weights.values()))
-        return tuple(weights[name] for name in names)
+        at = key + (".{}.weight" if key == "sources" else ".{}")
+        if total * _WEIGHT_SUM == math.inf:
+            most = max(weights, key=lambda name: weights[name])
+            raise self._wrong(at.format(most), "smaller: the sum of the weights is too large", weights[most])
+        # By tokens only the index tells what a weight comes to.
+        lost = None if by == "tokens" else _lost(weights)
+        if lost is not None:
+            expected = f"at least 1/{_WEIGHT_SUM} of the sum of the weights ({total}), or 0"
+            raise self._wrong(at.format(lost), expected, weights[lost])
+        return tuple(weights.values())
 
     def _weight(self, key: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise self._wrong(key, "a number of at least 0", value)
+            raise self._wrong(key, "a number of at least 0" + _number_in_yaml(value), value)
         return float(value)
 
     def _path(self, key: str, value: Any) -> str:
@@ -210,3 +231,31 @@ class _Reader:
 
     def _wrong(self, key: str, expected: str, found: object) -> ValueError:
         return ValueError(f"{self._where}: {key} must be {expected}, got {found!r}")
+
+
+def _lost(weights: dict[str, float]) -> str | None:
+    """The source that the order would refuse, because its weight comes to 0 of 65536."""
+    # If one is lost, so is the least one.
+    least = min((name for name in weights if weights[name] > 0), key=lambda name: weights[name])
+    if weights[least] * _WEIGHT_SUM / sum(weights.values()) >= 1:
+        return None
+    from .errors import AthanorError
+    from .reference.mixture import whole_weights  # costs the import of much that only this needs
+
+    try:
+        whole_weights(list(weights.values()))
+    except AthanorError:
+        return least
+    return None
+
+
+def _number_in_yaml(value: object) -> str:
+    """What to write for an exponent that YAML 1.1 takes for text: it wants a point and a sign."""
+    found = _EXPONENT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return ""
+    plain = repr(float(found[0]))
+    short = (
+        plain if "e" not in plain and len(plain) < 8 else f"{found[1]}{found[2] or '.0'}e{found[3] or '+'}{found[4]}"
+    )
+    return f" (this is text, in YAML without quotes too: write {short})"

@@ -87,6 +87,9 @@ def resolve(
 
 
 def _checked(rank: int, world: int, local_rank: int | None, local_world: int | None, origin: str) -> Ranks:
+    for name, value in (("rank", rank), ("world_size", world), ("local_rank", local_rank)):
+        if (value is not None or name != "local_rank") and (not isinstance(value, int) or isinstance(value, bool)):
+            raise ValueError(f"{name} must be a whole number, got {value!r} (from {origin})")
     if world < 1:
         raise ValueError(f"world_size must be at least 1, got {world} (from {origin})")
     if not 0 <= rank < world:

@@ -56,6 +56,33 @@ def goes_by(mine: State, other: State) -> bool:
     return all(one in mine[key] for key in ("sources", "segments") for one in other[key])
 
 
+def news(mine: State, other: State) -> str:
+    """In words, what `other` has that `mine` has not."""
+    known = {source["name"] for source in mine["sources"]}
+    found = [
+        f"{'other data or another reading' if source['name'] in known else 'a new source'}: {source['name']}"
+        for source in other["sources"]
+        if source not in mine["sources"]
+    ]
+    had = _meaning(mine, mine["segments"][-1])
+    for segment in other["segments"]:
+        if segment in mine["segments"]:
+            continue
+        has = _meaning(other, segment)
+        changed = [f"{name} {has[name]} ({had[name]} in the state)" for name in has if has[name] != had[name]]
+        found.append(f"from sample {segment['from']} {', '.join(changed) or 'another segment'}")
+    return "; ".join(found)
+
+
+def _meaning(state: State, segment: dict[str, Any]) -> dict[str, str]:
+    shares = sorted(zip((state["sources"][i]["name"] for i in segment["sources"]), segment["weights"]))
+    return {
+        "weights": ", ".join(f"{name} {weight / 65536:.4g}" for name, weight in shares),
+        "global_batch_size": str(segment["G"]),
+        "last": str(segment["last"]),
+    }
+
+
 def refuse_other(mine: State, agents: State) -> None:
     """An agent that goes on with a run must go on with its order: less of the past is fine, anything new is not."""
     if goes_by(mine, agents):

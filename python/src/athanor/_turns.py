@@ -140,10 +140,12 @@ class Turn:
             )
         loader = self._dataset._loader_of(self._worker, self._workers)
         epoch, present = state["epoch"], loader.epoch
-        if self._workers > 1 and not _state.goes_by(self._dataset._options["state"], loader._order_state()):
+        mine, present_order = self._dataset._options["state"], loader._order_state()
+        if self._workers > 1 and not _state.goes_by(mine, present_order):
             # Each worker would begin the new segment from its own position.
             raise ValueError(
-                "batch sizes, weights and data must be those of the state, got others; write "
+                "batch sizes, weights and data must be those of the state with num_workers above 1, "
+                f"got {_state.news(mine, present_order)}; write "
                 "AthanorDataset(…, state=athanor.torch.state_of(state)) and load nothing into the StatefulDataLoader"
             )
         # Of an epoch that this worker has given all of, nothing is left, though others may still have batches.
