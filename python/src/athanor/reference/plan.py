@@ -88,7 +88,7 @@ def border(run: Run, position: int) -> int:
     last = run.segments[-1]
     if position <= last.start or last.last != "pad":
         return last.border(position)
-    samples = run.sources[last.sources[0]].samples
+    samples = max(run.sources[last.sources[0]].samples, 1)
     begin = last.start + (position - last.start) // samples * samples
     return min(begin + -(-(position - begin) // last.global_batch) * last.global_batch, begin + samples)
 
@@ -97,16 +97,18 @@ def differences(job: Job, run: Run) -> list[str]:
     """What of `run`, the past of a state, is not of this job: another seed, or other data under the same name."""
     found = [f"seed: state has {run.seed}, this job has {job.seed}"] if run.seed != job.seed else []
     newest = {joined.name: joined for joined in run.sources}
+    # `pad` has one segment: it goes through one set, as it is.
+    padded = run.segments[0].last == "pad"
     for name, (view, totals) in job.views.items():
         joined = newest.get(name)
-        if joined is None or joined.view in job.past.get(name, ()):
+        if joined is None or (not padded and joined.view in job.past.get(name, ())):
             continue
         if joined.view != view:
             what = f"view fingerprint of {name} (data, columns, max_length or tokenizer)"
             found.append(f"{what}: state has {joined.view}, this job has {view}")
         elif joined.samples != totals.samples:
             found.append(f"samples of {name}: state has {joined.samples}, this job has {totals.samples}")
-    if not set(newest) & set(job.views):
+    if (padded and len(job.views) > 1) or not set(newest) & set(job.views):
         found.append(f"sources: state has {', '.join(newest)}, this job has {', '.join(job.views)}")
     return found
 

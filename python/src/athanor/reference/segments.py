@@ -64,6 +64,8 @@ class Run:
 
 
 def whole_batches(samples: int, segment: Segment) -> int:
+    if samples < 1:
+        raise error("ATH_ORDER_OPTION", "the data set has no samples", remedy="check the path and the columns")
     if segment.last != "drop":
         return samples
     if samples < segment.global_batch:

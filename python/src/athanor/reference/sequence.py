@@ -174,8 +174,10 @@ class Mixed:
         self._names = run.names(segment)
         self._turns = Turns(segment.weights)
         self._chains = {name: list(links) for name, links in chains.items()}
+        lanes = next((len(rows) for rows in counts.values()), self.lanes)  # those of the mixture
         self._counts = {name: counts.get(name, np.zeros(self.lanes, np.int64)) for name in {*counts, *self._names}}
         for name, number in zip(self._names, segment.sources):
+            self._refuse_uneven(run.sources[number], lanes)
             links = self._chains.setdefault(name, [])
             if not links or links[-1].number != number:
                 epoch = 0 if not links else self._free_pass(name)
@@ -183,16 +185,20 @@ class Mixed:
                     links.pop()
                 if not links or links[-1].number != number:
                     links.append(Link(number, epoch, epoch * _lane_rows(run.sources[number]), False))
-            views = [run.sources[link.number] for link in links]
-            if any(joined.samples < joined.how.lanes for joined in views):
-                what = f"source {name} has fewer samples than lanes, which a mixture cannot go on with"
-                raise error("ATH_ORDER_OPTION", what, remedy="begin a new order, with fewer lanes")
-            if any(self.lanes % joined.how.lanes != 0 for joined in views):
-                raise error(
-                    "ATH_STATE_INVALID",
-                    f"the lanes of source {name} do not divide the {self.lanes} of the mixture",
-                    remedy="give what `state_dict()` returned, unchanged",
-                )
+            for link in links:
+                self._refuse_uneven(run.sources[link.number], lanes)
+
+    def _refuse_uneven(self, joined: Joined, lanes: int) -> None:
+        """Lanes of a mixture take rows of a source's lanes in turn: one that does not divide, or is empty, has none."""
+        samples, own = joined.samples, joined.how.lanes
+        if self.lanes == lanes and lanes % own == 0 and own <= samples:
+            return
+        raise error(
+            "ATH_ORDER_OPTION",
+            f"source {joined.name} cannot be mixed: {samples} samples in {own} lanes, among the {self.lanes} of a "
+            f"segment and {lanes} of the mixture",
+            remedy="begin a new order (override=True), with fewer `lanes`",
+        )
 
     def goes_on(self, segment: Segment) -> bool:
         return self._mix == (segment.sources, segment.weights)
