@@ -64,7 +64,7 @@ function refuse(name: string, at: number, position: number): never {
     {},
     at < 0
       ? "keep it in the mix, with weight 0 if no more is wanted of it; it may go once the state is past its last sample"
-      : "give the index that was there when the state was taken, or override=True to begin a new order here",
+      : "give the index that was there when the state was taken, or begin without the state",
   );
 }
 

@@ -158,7 +158,7 @@ class View:
             "ATH_STATE_MISMATCH",
             f"the state goes on with source {name} as it was before shards were appended, from position {position}, "
             "and its index does not know that set",
-            remedy="give the index that was there when the state was taken, or override=True to begin a new order here",
+            remedy="give the index that was there when the state was taken, or begin without the state",
         )
 
     @staticmethod
