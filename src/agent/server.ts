@@ -6,6 +6,7 @@ import { appendFileSync, chmodSync, rmdirSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Server as NetServer } from "node:net";
 import { basename, dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { formatDuration } from "../base/units.ts";
 import { Decoders } from "../feed/decoders.ts";
 import { PATIENCE } from "../feed/early.ts";
@@ -43,6 +44,9 @@ export interface ServerOptions {
 
 /** A job that never opens a session is not waited for any longer than this. */
 const FIRST_SESSION_MS = 30_000;
+
+/** The kernel tells of a killed process within milliseconds, a busy agent reads it a little later. */
+const DEAD_MS = 300;
 
 interface Room {
   /** What all sessions of a loader agree on, as text; `view` alone in `what`. */
@@ -161,12 +165,13 @@ export class Server implements House {
   async groupFor(hello: Hello, slotOf: SlotOf, progress: Progress, alive: () => boolean): Promise<Joined> {
     clearTimeout(this.leaving);
     const key = keyOf(hello);
-    let room = this.rooms.get(key);
-    if (room === undefined) {
-      this.checkAgreement(hello, key);
-      room = this.openRoom(hello, key, slotOf);
+    if (this.rooms.get(key) === undefined && this.disagreement(hello, key) !== undefined) {
+      // Sockets of a launch that was killed may close a moment after those of the next one have come.
+      await sleep(DEAD_MS);
+      const found = this.disagreement(hello, key);
+      if (found !== undefined) throw found;
     }
-    const joined = room;
+    const room = this.rooms.get(key) ?? this.openRoom(hello, key, slotOf);
     const waiter = { progress, alive, builds: () => hello.build_index };
     room.users++;
     room.waiting.add(waiter);
@@ -182,7 +187,7 @@ export class Server implements House {
         plan,
         seen: room.seen,
         position: own ? Number(parseState(hello.state).position) : position,
-        leave: () => this.leaveRoom(joined),
+        leave: () => this.leaveRoom(room),
       };
     } catch (error) {
       this.leaveRoom(room);
@@ -272,9 +277,11 @@ export class Server implements House {
   }
 
   /** A process that asks for the same view in another order than those before it is refused, and named. */
-  private checkAgreement(hello: Hello, key: string): void {
+  private disagreement(hello: Hello, key: string): Error | undefined {
     for (const room of this.rooms.values()) {
       if (room.key === key || room.what !== whatOf(hello)) continue;
+      // What a launch that was killed had begun to open says nothing of this one.
+      if (!isAlive(room)) continue;
       // One that has been there too opens another loader.
       if (room.seen.has(processOf(hello))) continue;
       // Another world is another loader, such as an evaluation on one rank.
@@ -284,12 +291,13 @@ export class Server implements House {
       if ((hello.order.last === "pad") !== (room.hello.order.last === "pad")) continue;
       const differs = differences(room.hello, hello);
       if (differs.length === 0) continue;
-      throw new SessionDisagrees(
+      return new SessionDisagrees(
         `${nameOf(hello, room.hello)} does not agree with ${nameOf(room.hello, hello)} of its job: ${differs.join("; ")}`,
         { file: hello.view.source },
         "give all ranks the same arguments and the same state",
       );
     }
+    return undefined;
   }
 
   private leaveAfter(ms: number): void {
@@ -308,6 +316,11 @@ function stateText(state: unknown): unknown {
 /** A rank; a peer of the same rank by its place on the node. */
 function nameOf(hello: Hello, other: Hello): string {
   return hello.rank === other.rank ? `rank ${hello.rank} (local rank ${hello.local_rank})` : `rank ${hello.rank}`;
+}
+
+/** Is a session of it open, or does a client still wait for one? */
+function isAlive({ users, waiting }: Room): boolean {
+  return users > waiting.size || [...waiting].some((waiter) => waiter.alive());
 }
 
 function shardsOpened(group: Group): number {

@@ -229,6 +229,21 @@ test("ranks that come at the same time and disagree are refused, whoever is firs
   await agent.close();
 });
 
+test("a launch that was killed while its data was being opened does not bind the next one", async () => {
+  const agent = new AgentProcess();
+  const both = { world: 2, here: [0, 1] };
+  for (let k = 0; k < 10; k++) {
+    const killed = await agent.connect();
+    killed.send(hello({ ...both, rank: 0 }, { global_batch: 16, seed: String(k) }));
+    killed.socket.end(() => killed.socket.destroy());
+    const next = await agent.connect();
+    next.send(hello({ ...both, rank: 1, local_rank: 1, batch_size: 4 }, { global_batch: 16, seed: String(k) }));
+    await next.next("view");
+    next.socket.destroy();
+  }
+  await agent.close();
+});
+
 test("the socket and the log are of the user only", async () => {
   const agent = new AgentProcess();
   await opened(agent);
