@@ -63,6 +63,7 @@ def test_only_what_is_provably_dead_is_swept(user: Path) -> None:
         queue[-1].connect_ex(str(living / "agent.sock"))
     os.utime(living, (time.time() - 60,) * 2)
     before = {path: sorted(path.iterdir()) for path in (mine, fresh, external, starting, living)}
+    os.utime(fresh)  # a machine that stood still for seconds since it was made
     assert _sweep.sweep(str(mine)) == [str(dead)]
     assert sorted(user.iterdir()) == sorted(before)
     assert {path: sorted(path.iterdir()) for path in before} == before
