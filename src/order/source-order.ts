@@ -38,6 +38,8 @@ export class SourceOrder {
   readonly resolved: ResolvedSource;
   /** Its number in the run, a field of every random choice. */
   readonly number: number;
+  /** Positions from one row of a lane to the next, at most. */
+  readonly spread: number;
   readonly #timeline: Timeline;
   readonly #layouts = new Map<number, Layout>();
   readonly #feistels = new Map<number, Feistel>();
@@ -55,6 +57,7 @@ export class SourceOrder {
     this.resolved = resolved;
     this.number = number;
     this.#timeline = timeline;
+    this.spread = timeline.spread(number);
   }
 
   /** Where a position of this source lies. */
@@ -131,11 +134,6 @@ export class SourceOrder {
   /** Rows of a lane between the one that comes first and the last one before it still to come, at most. */
   get apart(): number {
     return this.#timeline.apart(this.number);
-  }
-
-  /** Positions from one row of a lane to the next, at most. */
-  get spread(): number {
-    return this.#timeline.spread(this.number);
   }
 
   /** The extents of a pass, laid end to end. */

@@ -17,6 +17,7 @@ import { OrderOption } from "./errors.ts";
 import { laneRows } from "./lanes.ts";
 import { Mixed } from "./mixed.ts";
 import { passLength, plainPieces, type PlainPiece } from "./plain.ts";
+import { WEIGHT_SUM } from "./schedule.ts";
 import type { Located, Segment, Shape } from "./types.ts";
 
 export class Timeline {
@@ -105,7 +106,7 @@ export class Timeline {
     let spread = 0;
     for (const { sources, weights } of this.segments) {
       const at = sources.indexOf(source);
-      if (at >= 0) spread = Math.max(spread, (this.#shapes[source]!.lanes * 65536) / weights[at]!);
+      if (at >= 0) spread = Math.max(spread, (this.#shapes[source]!.lanes * WEIGHT_SUM) / weights[at]!);
     }
     return spread;
   }
