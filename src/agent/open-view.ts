@@ -72,7 +72,7 @@ export class ViewOpener {
     const job = jobOf(hello, named, views);
     const plan = planOrder(job, state, hello.override);
     checkSteps(hello, plan);
-    const opened = await openOrder(plan, named, views, job.options, this.storage);
+    const opened = await openOrder(plan, named, views, job.options, this.storage, layout);
     if (ledger !== undefined) {
       opened.clocks.badRecords = ledger.distinct;
       for (const view of opened.sources) {

@@ -8,6 +8,7 @@
  */
 import { createHash } from "node:crypto";
 import { basename, dirname, join, relative, resolve } from "node:path";
+import { groupFiles } from "../formats/groups.ts";
 import type { Storage } from "../storage/types.ts";
 import { NoShards, SourceUnsupported } from "./errors.ts";
 import { isUnfinished } from "./non-data.ts";
@@ -17,8 +18,10 @@ export interface Discovered {
   root: string;
   /** Where the index of exactly this set of files belongs. */
   indexDir: string;
-  /** In byte order. */
+  /** Of the shards, in byte order. */
   paths: string[];
+  /** The other files of shards that are more than one. */
+  beside: ReadonlyMap<string, readonly string[]>;
 }
 
 const INDEX_FOLDER = ".athanor";
@@ -43,7 +46,9 @@ export async function discover(source: string, storage: Storage, indexDir?: stri
   if (outside.length === 0) {
     throw new NoShards("no files found", { file: source }, "give a folder, file or glob that holds shards");
   }
-  return { root, indexDir: folder, paths: outside };
+  const groups = groupFiles(outside);
+  const beside = new Map(groups.filter((group) => group.beside.length > 0).map((group) => [group.path, group.beside]));
+  return { root, indexDir: folder, paths: groups.map((group) => group.path), beside };
 }
 
 async function files(source: string, path: string, storage: Storage): Promise<{ root: string; paths: string[] }> {

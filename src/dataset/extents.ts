@@ -54,7 +54,7 @@ async function samplesOfSteps(
     }
     return { step: runs * RUN_BLOCKS, samples };
   }
-  const { firstRecord, blocks } = await index.blockTable(shard);
+  const { firstRecord, blocks } = (await index.shardTable(shard)).table;
   const samples: number[] = [];
   for (let block = 0; block < blocks; block += extentBlocks) {
     samples.push(firstRecord[Math.min(block + extentBlocks, blocks)]! - firstRecord[block]!);

@@ -48,7 +48,7 @@ export async function adoptIndex(
         throw new IndexStale(what, { file }, "copy the shard again, or index the data anew");
       }
       if (object.version.mtimeNs !== row.mtimeNs) {
-        await checkSample(object, kernels, row, await index.blockTable(number));
+        await checkSample(object, kernels, row, (await index.shardTable(number)).table);
         adopted++;
       }
       shards.push({ ...row, mtimeNs: object.version.mtimeNs });
@@ -63,7 +63,7 @@ export async function adoptIndex(
     await writer.prepare();
     await writer.publish({ version: INDEX_VERSION, format, fingerprint, totals, schema, ignored }, shards);
   }
-  return { index: { ...index, shards, blockTable: (shard) => index.blockTable(shard) }, adopted };
+  return { index: { ...index, shards, shardTable: (shard) => index.shardTable(shard) }, adopted };
 }
 
 /** A record of the shard where the index says one begins: its framing and checksums must hold. Streams: the first one. */

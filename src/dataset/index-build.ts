@@ -9,8 +9,9 @@
 import { join } from "node:path";
 import { AthanorError } from "../base/errors.ts";
 import { createKernels } from "../kernels/load.ts";
-import type { ObjectVersion, Storage } from "../storage/types.ts";
+import type { Storage } from "../storage/types.ts";
 import { discover } from "./discover.ts";
+import type { Discovered } from "./discover.ts";
 import { FormatConflict, IndexCorrupt, NoShards } from "./errors.ts";
 import { dataFingerprint } from "./fingerprint.ts";
 import { INDEX_VERSION, tableName } from "./index-layout.ts";
@@ -20,8 +21,8 @@ import { IndexWriter } from "./index-write.ts";
 import { isKnownNonData } from "./non-data.ts";
 import { pastOf, totalsOf } from "./past.ts";
 import { SchemaMerge } from "./schema.ts";
-import { scanShard } from "./shard-scan.ts";
-import type { ScannedShard } from "./shard-scan.ts";
+import { findShard, scanShard } from "./shard-scan.ts";
+import type { FoundShard, ScannedShard } from "./shard-scan.ts";
 import type { DatasetIndex, IgnoredFile, ShardRow } from "./types.ts";
 
 export interface BuildOptions {
@@ -43,11 +44,6 @@ export interface BuildOptions {
   onRead?: (path: string) => void;
 }
 
-interface File {
-  path: string;
-  version: ObjectVersion;
-}
-
 /** Stats in flight: each takes a round trip to an OST on Lustre. */
 const CONCURRENT_STATS = 16;
 
@@ -57,12 +53,13 @@ const CONCURRENT_STATS = 16;
  */
 export async function buildIndex(source: string, options: BuildOptions): Promise<DatasetIndex> {
   const { storage } = options;
-  const { root, indexDir, paths } = await discover(source, storage, options.indexDir);
+  const found = await discover(source, storage, options.indexDir);
+  const { root, indexDir, paths } = found;
   const before = await oldIndex(root, indexDir, storage);
   const old = options.rebuild === true ? undefined : before;
-  const files = await statAll(root, paths, storage);
+  const files = await findAll(found, storage);
   const known = await knownShards(old, indexDir, storage);
-  const isKnown = ({ path, version }: File): boolean => {
+  const isKnown = ({ path, version }: FoundShard): boolean => {
     const row = known.get(path);
     return row !== undefined && row.size === version.size && row.mtimeNs === version.mtimeNs;
   };
@@ -91,8 +88,8 @@ interface Work {
   source: string;
   root: string;
   indexDir: string;
-  files: readonly File[];
-  fresh: readonly File[];
+  files: readonly FoundShard[];
+  fresh: readonly FoundShard[];
   kept: readonly ShardRow[];
   ignored: IgnoredFile[];
   /** Of the kept shards. */
@@ -144,17 +141,18 @@ async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
 /** Reads `fresh` one after the other; adds what is no data to `ignored`. */
 async function* scanAll(
   root: string,
-  fresh: readonly File[],
+  fresh: readonly FoundShard[],
   ignored: IgnoredFile[],
   options: BuildOptions,
 ): AsyncGenerator<ScannedShard> {
   const total = fresh.reduce((sum, { version }) => sum + version.size, 0);
   const kernels = createKernels(0);
   let before = 0;
-  for (const { path, version } of fresh) {
+  for (const found of fresh) {
+    const { path, version } = found;
     const progress = (bytes: number): void => options.progress?.(before + bytes, total, path);
     try {
-      yield await scanShard(options.storage, root, path, version, kernels, progress, options.onBad);
+      yield await scanShard(options.storage, root, found, kernels, progress, options.onBad);
       options.onRead?.(path);
     } catch (error) {
       const notData = error instanceof AthanorError && error.code === "ATH_NOT_FORMAT" && isKnownNonData(path);
@@ -186,12 +184,11 @@ async function knownShards(
   return new Map(old.shards.filter((row) => tables.has(tableName(row))).map((row) => [row.path, row]));
 }
 
-async function statAll(root: string, paths: readonly string[], storage: Storage): Promise<File[]> {
-  const files: File[] = [];
+async function findAll({ root, paths, beside }: Discovered, storage: Storage): Promise<FoundShard[]> {
+  const files: FoundShard[] = [];
   for (let from = 0; from < paths.length; from += CONCURRENT_STATS) {
     const some = paths.slice(from, from + CONCURRENT_STATS);
-    const versions = await Promise.all(some.map((path) => storage.stat(join(root, path))));
-    for (const [i, version] of versions.entries()) files.push({ path: some[i]!, version });
+    files.push(...(await Promise.all(some.map((path) => findShard(storage, root, path, beside.get(path))))));
   }
   return files;
 }

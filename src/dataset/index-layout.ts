@@ -9,12 +9,13 @@
  *         │ 60 u32 CRC32C of bytes 0 … 59                                                                  │
  * shards  ├ rows × 72 B, in byte order of paths ───────────────────────────────────────────────────────────┤
  *         │ 0 u64 size │ 8 u64 mtime ns │ 16 u64 records │ 24 u64 tokens │ 32 u64 first run │ 40 u32 runs    │
- *         │ 44 u32 crc32c │ 48 u32 encoding (0 plain, 1 gzip, 2 zlib) │ 52 u32 blocks │ 56 u32 largest block  │
+ *         │ 44 u32 crc32c │ 48 u32 encoding (0 plain, 1 gzip …)   │ 52 u32 blocks │ 56 u32 largest block  │
  *         │ 60 u32 path bytes │ 64 u64 path offset                                                         │
  *         ├ f64 records × a runs │ f64 tokens × a runs │ paths, UTF-8, b bytes │ JSON: the manifest ───────────┤
  * blocks  ├ f64 firstRecord × (rows + 1) │ f64 tokens × rows │ f64 segmentOffset × a │ f64 segmentLength × a ───┤
- *         │ u32 segmentStart × (rows + 1) │ u32 segmentFile × a │ u32 restartStart × (rows + 1) │ u32 restarts × b │
- *         └ JSON: { path, size, crc32c, stream, schema } ──────────────────────────────────────────────────┘
+ *         │ u32 segmentStart × (rows + 1) │ u32 segmentFile × a │ u32 segmentField × a                            │
+ *         │ u32 restartStart × (rows + 1) │ u32 restarts × b                                               │
+ *         └ JSON: { path, size, crc32c, stream, schema, meta?, files?, folder? } ───────────────────────────────────┘
  * ```
  * A run is 64 blocks. `shards.bin` holds its manifest itself, so that one rename publishes an index whole;
  * `manifest.json` is the copy for eyes.
@@ -23,9 +24,9 @@ import { createHash } from "node:crypto";
 import { crc32c } from "../base/crc32c.ts";
 import type { BlockTable, Encoding, Schema } from "../formats/types.ts";
 import { IndexCorrupt } from "./errors.ts";
-import type { DatasetIndex, IgnoredFile, PastSet, ShardRow } from "./types.ts";
+import type { DatasetIndex, IgnoredFile, PastSet, ShardRow, StoredTable } from "./types.ts";
 
-export const INDEX_VERSION = 1;
+export const INDEX_VERSION = 2;
 export const RUN_BLOCKS = 64;
 
 const MAGIC = "ATHIDX01";
@@ -33,7 +34,7 @@ const HEADER_BYTES = 64;
 const ROW_BYTES = 72;
 const KIND_SHARDS = 1;
 const KIND_BLOCKS = 2;
-const ENCODINGS: readonly Encoding[] = ["plain", "gzip", "zlib"];
+const ENCODINGS: readonly Encoding[] = ["plain", "gzip", "zlib", "zstd"];
 
 /** What `manifest.json` holds. */
 export interface Manifest {
@@ -48,12 +49,10 @@ export interface Manifest {
 }
 
 /** A shard's block table with what ties it to the shard. */
-export interface ShardTable {
+export interface ShardTable extends StoredTable {
   path: string;
   size: number;
   crc32c: number;
-  schema: Schema;
-  table: BlockTable;
 }
 
 /**
@@ -131,8 +130,8 @@ export function decodeShards(bytes: Uint8Array, file: string): { manifest: Manif
 }
 
 export function encodeTable(shard: ShardTable): Uint8Array[] {
-  const { path, size, crc32c: crc, schema, table } = shard;
-  const text = Buffer.from(JSON.stringify({ path, size, crc32c: crc, stream: table.stream, schema }));
+  const { table, ...rest } = shard;
+  const text = Buffer.from(JSON.stringify({ ...rest, stream: table.stream }));
   const payload = [...tableColumns(table).map(bytesOf), text];
   const segments = table.segmentFile.length;
   return [header(KIND_BLOCKS, payload, table.blocks, segments, table.restarts.length, text.length), ...payload];
@@ -140,7 +139,7 @@ export function encodeTable(shard: ShardTable): Uint8Array[] {
 
 export function decodeTable(bytes: Uint8Array, file: string): ShardTable {
   const { payload, rows: blocks, a: segments, b: restarts, jsonBytes } = open(bytes, KIND_BLOCKS, file);
-  const expected = (2 * blocks + 1 + 2 * segments) * 8 + (2 * (blocks + 1) + segments + restarts) * 4 + jsonBytes;
+  const expected = (2 * blocks + 1 + 2 * segments) * 8 + (2 * (blocks + 1) + 2 * segments + restarts) * 4 + jsonBytes;
   if (payload.byteLength !== expected) throw corrupt(file, `sections of ${expected} bytes`, `${payload.byteLength}`);
   let at = payload.byteOffset;
   const f64 = (length: number): Float64Array =>
@@ -156,6 +155,7 @@ export function decodeTable(bytes: Uint8Array, file: string): ShardTable {
     segmentLength: f64(segments),
     segmentStart: u32(blocks + 1),
     segmentFile: u32(segments),
+    segmentField: u32(segments),
     restartStart: u32(blocks + 1),
     restarts: u32(restarts),
   };
@@ -171,6 +171,7 @@ function tableColumns(table: BlockTable): (Float64Array | Uint32Array)[] {
     table.segmentLength,
     table.segmentStart,
     table.segmentFile,
+    table.segmentField,
     table.restartStart,
     table.restarts,
   ];

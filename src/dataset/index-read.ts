@@ -8,7 +8,7 @@
  * if (index === undefined) throw new IndexMissing("no index", { file: "/d" }, indexCommand("/d", undefined));
  */
 import { join } from "node:path";
-import type { BlockTable, Schema } from "../formats/types.ts";
+import type { Schema } from "../formats/types.ts";
 import { readFile } from "../storage/read-file.ts";
 import type { Storage } from "../storage/types.ts";
 import { discover } from "./discover.ts";
@@ -95,7 +95,7 @@ export class StoredIndex implements DatasetIndex {
   readonly fingerprint: string;
   readonly past: PastSet[];
   private readonly load: (shard: ShardRow) => Promise<ShardTable>;
-  private readonly tables = new Map<number, Promise<BlockTable>>();
+  private readonly tables = new Map<number, Promise<ShardTable>>();
 
   constructor({ root, manifest, shards }: IndexContent, load: (shard: ShardRow) => Promise<ShardTable>) {
     this.root = root;
@@ -109,13 +109,13 @@ export class StoredIndex implements DatasetIndex {
     this.load = load;
   }
 
-  blockTable(shard: number): Promise<BlockTable> {
+  shardTable(shard: number): Promise<ShardTable> {
     const known = this.tables.get(shard);
     if (known !== undefined) return known;
     const row = this.shards[shard];
     if (row === undefined)
       return Promise.reject(new RangeError(`shard must be below ${this.shards.length}, got ${shard}`));
-    const table = this.load(row).then((stored) => stored.table);
+    const table = this.load(row);
     this.tables.set(shard, table);
     // A failed read must not poison later ones.
     table.catch(() => this.tables.delete(shard));

@@ -39,7 +39,7 @@ export function* pastSets(index: DatasetIndex): Generator<DatasetIndex> {
       fingerprint,
       past: [],
       totals: totalsOf(shards),
-      blockTable: (shard) => index.blockTable(numbers[shard]!),
+      shardTable: (shard) => index.shardTable(numbers[shard]!),
     };
   }
 }

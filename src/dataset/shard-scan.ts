@@ -4,7 +4,7 @@
 import { join } from "node:path";
 import type { AthanorError } from "../base/errors.ts";
 import { detectFormat, formats } from "../formats/registry.ts";
-import type { Format, ShardContent } from "../formats/types.ts";
+import type { Format, ShardContent, ShardFile, ShardFiles } from "../formats/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import type { ObjectVersion, ReadableObject, Storage } from "../storage/types.ts";
 import { RUN_BLOCKS } from "./index-layout.ts";
@@ -21,35 +21,98 @@ export interface ScannedShard {
 }
 
 /** The format of a file, by its content. */
-export async function formatOf(object: ReadableObject): Promise<Format> {
+async function formatOf(object: ReadableObject, name: string): Promise<Format> {
   const head = new Uint8Array(Math.min(HEAD_BYTES, object.size));
   await object.readInto(head, 0);
   // A file of no format goes to the first one, whose `index` refuses it and says what the file is (ATH_NOT_FORMAT).
-  return detectFormat(head)?.format ?? formats[0]!;
+  return detectFormat(head, name)?.format ?? formats[0]!;
+}
+
+/** A shard as it is found. */
+export interface FoundShard {
+  path: string;
+  /** Of the shard's own file; of a folder the sizes of its files summed and the newest mtime. */
+  version: ObjectVersion;
+  /** The shard is a folder. */
+  folder: boolean;
+  /** Its other files, or all files of a folder. */
+  beside: ShardFile[];
+}
+
+/** Asks for the version of every file of a shard. */
+export async function findShard(
+  storage: Storage,
+  root: string,
+  path: string,
+  beside: readonly string[] | undefined,
+): Promise<FoundShard> {
+  const { kind, ...version } = await storage.stat(join(root, path));
+  if (beside === undefined) return { path, version, folder: false, beside: [] };
+  const files: ShardFile[] = [];
+  for (const other of beside) {
+    const { size, mtimeNs } = await storage.stat(join(root, other));
+    files.push({ path: other, size, mtimeNs: String(mtimeNs) });
+  }
+  return kind === "file"
+    ? { path, version, folder: false, beside: files }
+    : { path, version: folderVersion(files), folder: true, beside: files };
+}
+
+/** The version of a folder: what its files weigh, and when the last of them was written. */
+function folderVersion(files: readonly ShardFile[]): ObjectVersion {
+  const times = files.map(({ mtimeNs }) => BigInt(mtimeNs));
+  return {
+    size: files.reduce((sum, { size }) => sum + size, 0),
+    mtimeNs: times.reduce((newest, time) => (time > newest ? time : newest), 0n),
+  };
 }
 
 /**
- * Reads all of `path`. Throws the first fault with record and byte offset; ATH_SHARD_CHANGED when the file is not (or
- * does not stay) of `version`. With `onBad` bad records are told of and kept as records.
+ * Reads all of a shard. Throws the first fault with record and byte offset; ATH_SHARD_CHANGED when a file is not (or
+ * does not stay) of its version. With `onBad` bad records are told of and kept as records.
  */
 export async function scanShard(
   storage: Storage,
   root: string,
-  path: string,
-  version: ObjectVersion,
+  found: FoundShard,
   kernels: Kernels,
   progress?: (bytes: number) => void,
   onBad?: (fault: AthanorError) => void,
 ): Promise<ScannedShard> {
-  const object = await storage.open(join(root, path), version);
+  const { path, version, folder } = found;
+  const { format, shard } = await openShard(storage, root, found);
   try {
-    const format = await formatOf(object);
-    const content = await format.index(object, kernels, progress, onBad);
-    const row = { path, size: object.size, mtimeNs: object.version.mtimeNs, ...rowOf(content) };
-    const { crc32c, schema, table } = content;
-    return { format: format.name, row, table: { path, size: object.size, crc32c, schema, table } };
+    if (format.kind === "columns") await format.ready?.();
+    const content = await format.index(shard, { kernels, progress, onBad });
+    const row = { path, size: version.size, mtimeNs: version.mtimeNs, ...rowOf(content) };
+    const { crc32c, schema, table, meta, files } = content;
+    const stored: ShardTable = { path, size: version.size, crc32c, schema, table };
+    if (meta !== undefined) stored.meta = meta;
+    if (files !== undefined) stored.files = files;
+    if (folder) stored.folder = true;
+    return { format: format.name, row, table: stored };
   } finally {
+    await shard.object.close();
+  }
+}
+
+/** A shard with its own file open; whoever opened it closes that. */
+export interface OpenedShard {
+  format: Format;
+  shard: ShardFiles;
+}
+
+/** Opens a shard and finds its format, by its content. */
+export async function openShard(storage: Storage, root: string, found: FoundShard): Promise<OpenedShard> {
+  const { path, version, folder, beside } = found;
+  const open = (file: ShardFile): Promise<ReadableObject> =>
+    storage.open(join(root, file.path), { size: file.size, mtimeNs: BigInt(file.mtimeNs) });
+  const object = folder ? await open(beside[0]!) : await storage.open(join(root, path), version);
+  try {
+    return { format: await formatOf(object, path), shard: { object, path, beside, open } };
+  } catch (error) {
     await object.close();
+    throw error;
   }
 }
 

@@ -1,5 +1,5 @@
 /** Data set: shards that share a schema, and the index that knows them (design §4.3). */
-import type { BlockTable, Encoding, Schema } from "../formats/types.ts";
+import type { BlockTable, Encoding, Schema, ShardFile, ShardMeta } from "../formats/types.ts";
 
 export interface ShardRow {
   /** Relative to the root, `/` between parts. */
@@ -32,6 +32,17 @@ export interface PastSet {
   added: string[];
 }
 
+/** What the index keeps of one shard beside its row. */
+export interface StoredTable {
+  schema: Schema;
+  table: BlockTable;
+  meta?: ShardMeta;
+  /** What `segmentFile` counts from 1. */
+  files?: ShardFile[];
+  /** The shard is a folder: its files are all in `files`. */
+  folder?: boolean;
+}
+
 export interface DatasetIndex {
   /** Absolute folder (or URI) that shard paths are relative to. */
   root: string;
@@ -45,6 +56,6 @@ export interface DatasetIndex {
   fingerprint: string;
   /** What it was before shards were appended, the newest last. */
   past: PastSet[];
-  /** The block table of one shard; read when first asked for, then kept. */
-  blockTable(shard: number): Promise<BlockTable>;
+  /** The block table of one shard with what belongs to it; read when first asked for, then kept. */
+  shardTable(shard: number): Promise<StoredTable>;
 }

@@ -9,12 +9,14 @@ import type { ErrorRecord } from "../base/errors.ts";
 import type { BlockTable } from "../formats/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import { createKernels } from "../kernels/load.ts";
-import type { ObjectVersion, Storage } from "../storage/types.ts";
+import type { Storage } from "../storage/types.ts";
 import { discover } from "./discover.ts";
+import type { Discovered } from "./discover.ts";
 import { VerifyMismatch } from "./errors.ts";
 import { openIndex } from "./index-read.ts";
 import { isKnownNonData } from "./non-data.ts";
-import { scanShard } from "./shard-scan.ts";
+import { findShard, scanShard } from "./shard-scan.ts";
+import type { FoundShard } from "./shard-scan.ts";
 import type { DatasetIndex } from "./types.ts";
 
 export interface VerifyOptions {
@@ -36,18 +38,21 @@ export interface VerifyReport {
 export async function verify(source: string, options: VerifyOptions): Promise<VerifyReport> {
   const { storage } = options;
   const index = await openIndex(source, options);
-  const { root, paths } = index === undefined ? await discover(source, storage, options.indexDir) : fromIndex(index);
+  const { root, paths, beside } =
+    index === undefined ? await discover(source, storage, options.indexDir) : fromIndex(index);
   const report: VerifyReport = { indexed: index !== undefined, shards: 0, records: 0, bytes: 0, problems: [] };
   const kernels = createKernels(0);
   // Without an index the sizes are not known beforehand.
   let total = index?.totals.bytes ?? 0;
   for (const [shard, path] of paths.entries()) {
     try {
-      const version = await expectedVersion(index, shard, join(root, path), storage);
+      const found =
+        index === undefined ? await findShard(storage, root, path, beside.get(path)) : await indexed(index, shard);
+      const { version } = found;
       if (index === undefined) total += version.size;
       const progress = (bytes: number): void => options.progress?.(report.bytes + bytes, total, path);
       const onBad = (fault: AthanorError): void => void report.problems.push(toErrorRecord(fault));
-      const records = await verifyShard({ storage, root, path, version, kernels, progress, onBad }, index, shard);
+      const records = await verifyShard({ storage, root, found, kernels, progress, onBad }, index, shard);
       report.records += records;
       report.bytes += version.size;
       report.shards++;
@@ -61,24 +66,21 @@ export async function verify(source: string, options: VerifyOptions): Promise<Ve
   return report;
 }
 
-function fromIndex(index: DatasetIndex): { root: string; paths: string[] } {
-  return { root: index.root, paths: index.shards.map(({ path }) => path) };
+function fromIndex(index: DatasetIndex): Pick<Discovered, "root" | "paths" | "beside"> {
+  return { root: index.root, paths: index.shards.map(({ path }) => path), beside: new Map() };
 }
 
-async function expectedVersion(
-  index: DatasetIndex | undefined,
-  shard: number,
-  file: string,
-  storage: Storage,
-): Promise<ObjectVersion> {
-  return index === undefined ? storage.stat(file) : index.shards[shard]!;
+/** The shard as the index knows it. */
+async function indexed(index: DatasetIndex, shard: number): Promise<FoundShard> {
+  const { path, size, mtimeNs } = index.shards[shard]!;
+  const { files = [], folder = false } = (await index.shardTable(shard)) ?? {};
+  return { path, version: { size, mtimeNs }, folder, beside: files };
 }
 
 interface Scan {
   storage: Storage;
   root: string;
-  path: string;
-  version: ObjectVersion;
+  found: FoundShard;
   kernels: Kernels;
   progress: (bytes: number) => void;
   onBad: (fault: AthanorError) => void;
@@ -86,13 +88,14 @@ interface Scan {
 
 /** Returns the records without the bad ones, of which `onBad` is told. Throws for other bytes than the index says. */
 async function verifyShard(scan: Scan, index: DatasetIndex | undefined, shard: number): Promise<number> {
-  const { storage, root, path, version, kernels, progress } = scan;
+  const { storage, root, found, kernels, progress } = scan;
+  const { path } = found;
   let bad = 0;
   const onBad = (fault: AthanorError): void => {
     bad++;
     scan.onBad(fault);
   };
-  const { row, table } = await scanShard(storage, root, path, version, kernels, progress, onBad);
+  const { row, table } = await scanShard(storage, root, found, kernels, progress, onBad);
   // Damage is why the bytes are others than those of the index, and has been told of.
   if (index === undefined || bad > 0) return row.records - bad;
   const file = join(root, path);
@@ -105,7 +108,7 @@ async function verifyShard(scan: Scan, index: DatasetIndex | undefined, shard: n
       "put the right file back, or run `athanor index --rebuild` if this one is right",
     );
   }
-  const stored = await index.blockTable(shard);
+  const stored = (await index.shardTable(shard)).table;
   const part = differentPart(table.table, stored);
   if (part !== undefined) {
     throw new VerifyMismatch(
@@ -125,6 +128,7 @@ function differentPart(found: BlockTable, stored: BlockTable): string | undefine
     "segmentFile",
     "segmentOffset",
     "segmentLength",
+    "segmentField",
     "restartStart",
     "restarts",
   ] as const;

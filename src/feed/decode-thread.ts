@@ -9,17 +9,40 @@ import type { MessagePort } from "node:worker_threads";
 import { toErrorRecord } from "../base/errors.ts";
 import type { ErrorRecord } from "../base/errors.ts";
 import { formatOf } from "../formats/registry.ts";
+import { storeRows } from "../formats/rows.ts";
 import { InflateStream } from "../formats/tfrecord/stream.ts";
-import type { DecodeRequest, Encoding, Format } from "../formats/types.ts";
+import type {
+  ColumnFormat,
+  DecodeRequest,
+  Encoding,
+  PlacedSegment,
+  RawBlock,
+  RowFormat,
+  StoredColumn,
+} from "../formats/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import { loadKernels } from "../kernels/load.ts";
 
 export type DecodeMessage =
-  | { type: "attach"; group: number; memory: WebAssembly.Memory; tables: number; format: string }
+  | { type: "attach"; group: number; memory: WebAssembly.Memory; tables: number; columns: readonly StoredColumn[] }
   | { type: "detach"; group: number }
-  | { type: "decode"; task: number; group: number; request: DecodeRequest; stream?: StreamRange }
+  | { type: "decode"; task: number; group: number; format: string; request: DecodeRequest; stream?: StreamRange }
+  | { type: "columns"; task: number; group: number; request: ColumnsRequest; stream?: StreamRange }
   | { type: "chunk"; stream: number; bytes: Uint8Array; last: boolean }
   | { type: "close-stream"; stream: number };
+
+/** Decoding of a block by a `ColumnFormat`. */
+export interface ColumnsRequest extends Omit<RawBlock, "segments"> {
+  format: string;
+  /** Where the segments lie in the group's memory. */
+  segments: readonly (Omit<PlacedSegment, "bytes"> & { at: number })[];
+  /** Address of u32[records]: the row of each record, 0 = not wanted. */
+  rows: number;
+  shardKey: bigint;
+}
+
+/** Bad records of a block that were wanted, by number in it. */
+export type BadInBlock = readonly { record: number; error: ErrorRecord }[];
 
 /** Bytes [offset, offset + length) of a decompressed stream, to be put at `request.raw` before decoding. */
 export interface StreamRange {
@@ -30,14 +53,18 @@ export interface StreamRange {
 }
 
 export type DecodeAnswer =
-  | { type: "done"; task: number; rows: number; truncated: number; decodeNs: number }
+  | { type: "done"; task: number; rows: number; truncated: number; decodeNs: number; faults: BadInBlock }
   | { type: "failed"; task: number; error: ErrorRecord }
   | { type: "need"; stream: number };
 
 interface Attached {
   kernels: Kernels;
-  format: Format;
+  columns: readonly StoredColumn[];
+  /** Features that the columns are of. */
+  features: readonly string[];
 }
+
+type Work = Extract<DecodeMessage, { type: "decode" | "columns" }>;
 
 interface OpenStream {
   inflate: InflateStream;
@@ -56,6 +83,7 @@ class DecodeWorker {
   private readonly groups = new Map<number, Attached>();
   private readonly streams = new Map<number, OpenStream>();
   private readonly closed = new Set<number>();
+  private readonly readied = new Map<string, Promise<void>>();
   private readonly port: MessagePort;
   /** Stream tasks run one behind the other: an inflater has one position. */
   private streamTail: Promise<void> = Promise.resolve();
@@ -68,7 +96,8 @@ class DecodeWorker {
     switch (message.type) {
       case "attach": {
         const kernels = loadKernels({ memory: message.memory, tables: message.tables });
-        this.groups.set(message.group, { kernels, format: formatOf(message.format) });
+        const features = [...new Set(message.columns.map(({ feature }) => feature))];
+        this.groups.set(message.group, { kernels, columns: message.columns, features });
         return;
       }
       case "detach":
@@ -83,12 +112,13 @@ class DecodeWorker {
         this.closed.add(message.stream);
         return;
       case "decode":
+      case "columns":
         if (message.stream === undefined) void this.attempt(message);
         else this.streamTail = this.streamTail.then(() => this.attempt(message));
     }
   }
 
-  private async attempt(message: Extract<DecodeMessage, { type: "decode" }>): Promise<void> {
+  private async attempt(message: Work): Promise<void> {
     try {
       await this.decode(message);
     } catch (error) {
@@ -96,28 +126,65 @@ class DecodeWorker {
     }
   }
 
-  private async decode(message: Extract<DecodeMessage, { type: "decode" }>): Promise<void> {
+  private async decode(message: Work): Promise<void> {
     const attached = this.groups.get(message.group);
     if (attached === undefined) throw new Error(`decode group ${message.group} is not attached`);
-    if (message.stream !== undefined) await this.inflate(attached.kernels, message.request, message.stream);
+    const { task, stream } = message;
+    const { kernels } = attached;
+    if (stream !== undefined) {
+      const raw = message.type === "decode" ? message.request.raw : message.request.segments[0]!.at;
+      await this.inflate(kernels, raw, message.request.file, stream);
+    }
     const start = process.hrtime.bigint();
-    const report = attached.format.decode(attached.kernels, message.request);
-    const decodeNs = Number(process.hrtime.bigint() - start);
-    this.answer({ type: "done", task: message.task, rows: report.rows, truncated: report.truncated, decodeNs });
+    if (message.type === "decode") {
+      const { rows, truncated } = rowFormat(message.format).decode(kernels, message.request);
+      this.answer({ type: "done", task, rows, truncated, decodeNs: since(start), faults: [] });
+    } else {
+      const { rows, truncated, faults } = await this.columns(attached, message.request);
+      this.answer({ type: "done", task, rows, truncated, decodeNs: since(start), faults });
+    }
   }
 
-  private async inflate(kernels: Kernels, request: DecodeRequest, range: StreamRange): Promise<void> {
+  private async columns(
+    { kernels, columns, features }: Attached,
+    request: ColumnsRequest,
+  ): Promise<{ rows: number; truncated: number; faults: BadInBlock }> {
+    const format = columnFormat(request.format);
+    await this.ready(format);
+    const { buffer } = kernels.memory;
+    const segments = request.segments.map(({ at, ...segment }) => ({
+      ...segment,
+      bytes: new Uint8Array(buffer, at, segment.length),
+    }));
+    const block = await format.columns({ ...request, segments }, features);
+    const { rows, truncated, faults } = storeRows(buffer, columns, block, request);
+    const bad = [...faults]
+      .sort(([a], [b]) => a - b)
+      .map(([record, fault]) => ({ record, error: toErrorRecord(fault) }));
+    return { rows, truncated, faults: bad };
+  }
+
+  private ready(format: ColumnFormat): Promise<void> {
+    let ready = this.readied.get(format.name);
+    if (ready === undefined) {
+      ready = format.ready?.() ?? Promise.resolve();
+      this.readied.set(format.name, ready);
+    }
+    return ready;
+  }
+
+  private async inflate(kernels: Kernels, raw: number, file: string, range: StreamRange): Promise<void> {
     if (this.closed.has(range.stream)) throw new Error("the stream was closed");
     let stream = this.streams.get(range.stream);
     if (stream === undefined) {
-      const inflate = new InflateStream(range.encoding, request.file, () =>
+      const inflate = new InflateStream(range.encoding, file, () =>
         this.answer({ type: "need", stream: range.stream }),
       );
       stream = { inflate, at: 0 };
       this.streams.set(range.stream, stream);
     }
     await stream.inflate.skip(range.offset - stream.at);
-    const target = new Uint8Array(kernels.memory.buffer, request.raw, range.length);
+    const target = new Uint8Array(kernels.memory.buffer, raw, range.length);
     await stream.inflate.readInto(target);
     stream.at = range.offset + range.length;
   }
@@ -125,4 +192,20 @@ class DecodeWorker {
   private answer(answer: DecodeAnswer): void {
     this.port.postMessage(answer);
   }
+}
+
+function rowFormat(name: string): RowFormat {
+  const format = formatOf(name);
+  if (format.kind !== "rows") throw new Error(`${name} decodes columns`);
+  return format;
+}
+
+function columnFormat(name: string): ColumnFormat {
+  const format = formatOf(name);
+  if (format.kind !== "columns") throw new Error(`${name} decodes rows`);
+  return format;
+}
+
+function since(start: bigint): number {
+  return Number(process.hrtime.bigint() - start);
 }

@@ -6,18 +6,26 @@
 import type { Worker } from "node:worker_threads";
 import { AthanorError } from "../base/errors.ts";
 import { spawnThread } from "../base/threads.ts";
-import type { DecodeReport, DecodeRequest, Encoding } from "../formats/types.ts";
-import type { DecodeAnswer, DecodeMessage } from "./decode-thread.ts";
+import type { DecodeReport, DecodeRequest, Encoding, StoredColumn } from "../formats/types.ts";
+import type { BadInBlock, ColumnsRequest, DecodeAnswer, DecodeMessage } from "./decode-thread.ts";
 import type { GroupMemory } from "./memory.ts";
 
 const DEPTH = 2;
 
+/** What came of one task. `faults`: of a `ColumnFormat` only, whose good records are decoded all the same. */
+export interface Decoded extends DecodeReport {
+  decodeNs: number;
+  faults: BadInBlock;
+}
+
+type Work = { type: "decode"; format: string; request: DecodeRequest } | { type: "columns"; request: ColumnsRequest };
+
 interface Task {
   id: number;
   group: number;
-  request: DecodeRequest;
+  work: Work;
   stream: StreamPlace | undefined;
-  resolve: (report: DecodeReport & { decodeNs: number }) => void;
+  resolve: (report: Decoded) => void;
   reject: (error: Error) => void;
 }
 
@@ -54,8 +62,8 @@ export class Decoders {
     return this.urgent.length + this.bulk.length + this.workers.reduce((sum, thread) => sum + thread.running.size, 0);
   }
 
-  attach(group: number, memory: GroupMemory, format: string): void {
-    const message: DecodeMessage = { type: "attach", group, memory: memory.memory, tables: memory.tables, format };
+  attach(group: number, memory: GroupMemory, columns: readonly StoredColumn[]): void {
+    const message: DecodeMessage = { type: "attach", group, memory: memory.memory, tables: memory.tables, columns };
     this.attached.set(group, message);
     this.broadcast(message);
   }
@@ -72,15 +80,26 @@ export class Decoders {
     this.workerOf(stream).worker.postMessage({ type: "close-stream", stream } satisfies DecodeMessage);
   }
 
+  /** A block of a `RowFormat`: throws its first fault. */
   decode(
     group: number,
+    format: string,
     request: DecodeRequest,
     urgent: boolean,
     stream?: StreamPlace,
-  ): Promise<DecodeReport & { decodeNs: number }> {
+  ): Promise<Decoded> {
+    return this.enqueue(group, { type: "decode", format, request }, urgent, stream);
+  }
+
+  /** A block of a `ColumnFormat`. */
+  columns(group: number, request: ColumnsRequest, urgent: boolean, stream?: StreamPlace): Promise<Decoded> {
+    return this.enqueue(group, { type: "columns", request }, urgent, stream);
+  }
+
+  private enqueue(group: number, work: Work, urgent: boolean, stream: StreamPlace | undefined): Promise<Decoded> {
     return new Promise((resolve, reject) => {
       if (this.closed) return reject(new Error("decoders are closed"));
-      const task: Task = { id: this.nextTask++, group, request, stream, resolve, reject };
+      const task: Task = { id: this.nextTask++, group, work, stream, resolve, reject };
       (urgent ? this.urgent : this.bulk).push(task);
       this.dispatch();
     });
@@ -166,7 +185,7 @@ export class Decoders {
 
   private send(thread: Thread, task: Task): void {
     thread.running.set(task.id, task);
-    const message: DecodeMessage = { type: "decode", task: task.id, group: task.group, request: task.request };
+    const message: Extract<DecodeMessage, { type: Work["type"] }> = { ...task.work, task: task.id, group: task.group };
     if (task.stream !== undefined) {
       const { stream, encoding, offset, length, pull } = task.stream;
       this.pulls.set(stream, pull);

@@ -4,8 +4,9 @@
  * it will produce have their place, so that the arena always drains.
  */
 import type { BlockTable, DecodeReport, DecodeRequest } from "../formats/types.ts";
-import type { AthanorError } from "../base/errors.ts";
+import { AthanorError } from "../base/errors.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
+import type { ColumnsRequest } from "./decode-thread.ts";
 import type { Decoders, StreamPlace } from "./decoders.ts";
 import { formatSize } from "../base/units.ts";
 import { MemoryBudget, RowTooLong } from "./errors.ts";
@@ -14,7 +15,7 @@ import { align } from "./memory.ts";
 import { FLAG_CUT, FLAGS_AT } from "./quarantine.ts";
 import type { BadRecord, Quarantine } from "./quarantine.ts";
 import type { RecordRun, Source } from "./source.ts";
-import type { Span } from "./spans.ts";
+import type { Piece, Span } from "./spans.ts";
 import { spanOf } from "./spans.ts";
 
 /** Bytes behind the raw bytes that a kernel may load (never use) beyond their end. */
@@ -71,14 +72,6 @@ export class Intake {
     this.clocks = source.clocks;
   }
 
-  /** Raw bytes that `load` would need for these runs. */
-  static need(table: BlockTable, runs: readonly RecordRun[]): number {
-    const { length, spans } = extentOf(table, runs);
-    return table.stream
-      ? Math.max(...spans.map((span) => align(span.length + SLACK, 64) + align(span.records * 4, 64)))
-      : align(length + SLACK, 64) + spans.reduce((sum, span) => sum + align(span.records * 4, 64), 0);
-  }
-
   openStream(shard: number): RunningStream {
     const { id, place } = this.source.openStream(shard);
     return { place, close: () => this.decoders.closeStream(id) };
@@ -95,7 +88,8 @@ export class Intake {
     sink: RowSink,
     stream?: RunningStream,
   ): Promise<void> | undefined {
-    const need = Intake.need(table, runs);
+    const placed = placeRuns(table, runs, this.source.wants((runs[0] as RecordRun).shard));
+    const { need } = placed;
     const raw = this.memory.raw.alloc(need);
     if (raw === 0) {
       if (need <= this.memory.raw.size / 2) return undefined;
@@ -107,8 +101,8 @@ export class Intake {
     }
     const work =
       stream === undefined
-        ? this.readAndDecode(table, runs, raw, urgent, sink)
-        : this.inflateAndDecode(table, runs, raw, urgent, sink, stream);
+        ? this.readAndDecode(placed, raw, urgent, sink)
+        : this.inflateAndDecode(placed, raw, urgent, sink, stream);
     return this.during(work.finally(() => this.memory.raw.release(raw)));
   }
 
@@ -139,57 +133,58 @@ export class Intake {
   }
 
   private async readAndDecode(
-    table: BlockTable,
-    runs: readonly RecordRun[],
+    { shard, runs, reads, rowsAt }: PlacedRuns,
     raw: number,
     urgent: boolean,
     sink: RowSink,
   ): Promise<void> {
-    const { offset, length, spans } = extentOf(table, runs);
-    const shard = (runs[0] as RecordRun).shard;
     let unread: (AthanorError | undefined)[] = [];
+    if (this.source.readsItself) await this.source.check(shard);
     try {
-      await this.read(shard, offset, length, raw, urgent);
+      await settled(reads.map((read) => this.read(shard, read, raw, urgent)));
     } catch (error) {
       if (this.quarantine?.takesIo(error) !== true) throw error;
-      unread = await this.readSingly(shard, spans, raw - offset, error as AthanorError);
+      unread = await this.readSingly(shard, runs, raw, error as AthanorError);
     }
-    let tableAt = raw + align(length + SLACK, 64);
-    const tasks = runs.map((run, i) => {
-      const span = spans[i] as Span;
+    let at = raw + rowsAt;
+    const tasks = runs.map(({ run, span, places }, i) => {
       const fault = unread[i];
-      const task =
-        fault === undefined
-          ? this.decode(run, span, raw + span.offset - offset, tableAt, urgent, sink, undefined)
-          : this.replaceAll(run, fault, sink);
-      tableAt += align(span.records * 4, 64);
-      return task;
+      const rows = at;
+      at += align(span.records * 4, 64);
+      const addresses = places.map((place) => raw + place);
+      return fault === undefined
+        ? this.decode(run, span, addresses, rows, urgent, sink, undefined)
+        : this.replaceAll(run, fault, sink);
     });
     await settled(tasks);
   }
 
-  private async read(shard: number, offset: number, length: number, at: number, urgent: boolean): Promise<void> {
+  /** Reads `place` bytes behind `raw`. */
+  private async read(shard: number, read: PlacedRead, raw: number, urgent: boolean): Promise<void> {
+    const { file, offset, length, place } = read;
     const id = this.nextRead++;
     this.reading.set(id, { shard, offset, length, since: performance.now() });
     try {
-      await this.source.read(shard, offset, length, this.memory.buffer, at, urgent);
+      await this.source.read(shard, file, offset, length, this.memory.buffer, raw + place, urgent);
     } finally {
       this.reading.delete(id);
     }
   }
 
-  /** Reads spans one by one behind a read of all that failed; their faults. `base`: address of byte 0 of the shard. */
+  /** Reads runs one by one behind a read of all that failed; their faults. */
   private async readSingly(
     shard: number,
-    spans: readonly Span[],
-    base: number,
+    runs: readonly PlacedRun[],
+    raw: number,
     fault: AthanorError,
   ): Promise<(AthanorError | undefined)[]> {
-    if (spans.length === 1) return [fault];
+    if (runs.length === 1) return [fault];
     const faults: (AthanorError | undefined)[] = [];
-    for (const { offset, length } of spans) {
+    for (const { span, places } of runs) {
       try {
-        await this.read(shard, offset, length, base + offset, true);
+        for (const [i, piece] of span.pieces.entries()) {
+          await this.read(shard, { ...piece, place: places[i] as number }, raw, true);
+        }
         faults.push(undefined);
       } catch (error) {
         if (this.quarantine?.takesIo(error) !== true) throw error;
@@ -211,31 +206,24 @@ export class Intake {
   }
 
   private async inflateAndDecode(
-    table: BlockTable,
-    runs: readonly RecordRun[],
+    { runs }: PlacedRuns,
     raw: number,
     urgent: boolean,
     sink: RowSink,
     stream: RunningStream,
   ): Promise<void> {
-    for (const run of runs) {
-      const span = spanOf(table, run.block, run.from, run.to);
-      await this.decode(
-        run,
-        span,
-        raw,
-        raw + align(span.length + SLACK, 64),
-        urgent,
-        sink,
-        stream.place(span.offset, span.length),
-      );
+    for (const { run, span } of runs) {
+      const { offset, length } = span.pieces[0] as Piece;
+      const rows = raw + align(length + SLACK, 64);
+      await this.decode(run, span, [raw], rows, urgent, sink, stream.place(offset, length));
     }
   }
 
+  /** `places`: address of each piece of the span. */
   private async decode(
     run: RecordRun,
     span: Span,
-    raw: number,
+    places: readonly number[],
     rows: number,
     urgent: boolean,
     sink: RowSink,
@@ -251,9 +239,30 @@ export class Intake {
       if (row !== 0) wanted++;
     }
     if (wanted === 0 && stream === undefined) return;
+    const report =
+      this.source.format.kind === "rows"
+        ? await this.decodeRows(run, span, places[0] as number, rows, urgent, stream)
+        : await this.decodeColumns(run, span, places, rows, urgent, stream);
+    this.count(report);
+    if (report.truncated > 0 && this.options.strict) this.refuse(run, span, at);
+    for (let i = 0; i < span.records; i++) {
+      const row = words[at + i] as number;
+      if (row !== 0) sink.done(run, span.firstRecord + i, row);
+    }
+  }
+
+  private decodeRows(
+    run: RecordRun,
+    span: Span,
+    raw: number,
+    rows: number,
+    urgent: boolean,
+    stream: StreamPlace | undefined,
+  ): Promise<DecodeReport & { decodeNs: number }> {
+    const { offset, length } = span.pieces[0] as Piece;
     const request: DecodeRequest = {
       raw,
-      rawBytes: span.length,
+      rawBytes: length,
       firstRecord: span.firstRecord,
       records: span.records,
       rows,
@@ -261,18 +270,45 @@ export class Intake {
       shardKey: this.source.key(run.shard),
       checkCrc: this.options.checkCrc,
       file: this.source.path(run.shard),
-      fileOffset: span.offset,
+      fileOffset: offset,
     };
-    const report = await this.decoders.decode(this.group, request, urgent, stream).catch((error: unknown) => {
-      if (this.quarantine?.takes(error) !== true) throw error;
-      return this.salvage(this.quarantine, run, request, urgent);
-    });
-    this.count(report);
-    if (report.truncated > 0 && this.options.strict) this.refuse(run, span, at);
-    for (let i = 0; i < span.records; i++) {
-      const row = words[at + i] as number;
-      if (row !== 0) sink.done(run, span.firstRecord + i, row);
+    return this.decoders
+      .decode(this.group, this.source.format.name, request, urgent, stream)
+      .catch((error: unknown) => {
+        if (this.quarantine?.takes(error) !== true) throw error;
+        return this.salvage(this.quarantine, run, request, urgent);
+      });
+  }
+
+  private async decodeColumns(
+    { shard, block }: RecordRun,
+    { pieces, firstRecord, records }: Span,
+    places: readonly number[],
+    rows: number,
+    urgent: boolean,
+    stream: StreamPlace | undefined,
+  ): Promise<DecodeReport & { decodeNs: number }> {
+    const request: ColumnsRequest = {
+      format: this.source.format.name,
+      block,
+      firstRecord,
+      records,
+      rows,
+      segments: pieces.map((piece, i) => ({ ...piece, at: places[i] as number })),
+      shardKey: this.source.key(shard),
+      checkCrc: this.options.checkCrc,
+      file: this.source.path(shard),
+      meta: this.source.meta(shard),
+    };
+    const report = await this.decoders.columns(this.group, request, urgent, stream);
+    const bad: BadRecord[] = [];
+    for (const { record, error } of report.faults) {
+      const fault = AthanorError.fromRecord(error);
+      if (this.quarantine?.takes(fault) !== true) throw fault;
+      bad.push({ record: firstRecord + record, row: this.memory.words[(rows >>> 2) + record] as number, fault });
     }
+    if (bad.length > 0) await this.quarantine?.replace(shard, block, bad, this.memory);
+    return report;
   }
 
   /** Bad records among those of a span (its raw bytes are in memory): decodes the good ones, others stand in for the rest. */
@@ -301,7 +337,12 @@ export class Intake {
       const at = begin[from] as number;
       const piece = { raw: base + at, rawBytes: (end[to - 1] as number) - at, records: to - from, rows };
       const place = { firstRecord: firstRecord + from, fileOffset: offset + at };
-      const report = await this.decoders.decode(this.group, { ...request, ...piece, ...place }, urgent);
+      const report = await this.decoders.decode(
+        this.group,
+        this.source.format.name,
+        { ...request, ...piece, ...place },
+        urgent,
+      );
       sum.rows += report.rows;
       sum.truncated += report.truncated;
       sum.decodeNs += report.decodeNs;
@@ -332,11 +373,69 @@ export class Intake {
   }
 }
 
-function extentOf(table: BlockTable, runs: readonly RecordRun[]): { offset: number; length: number; spans: Span[] } {
-  const spans = runs.map((run) => spanOf(table, run.block, run.from, run.to));
-  const first = spans[0] as Span;
-  const last = spans[spans.length - 1] as Span;
-  return { offset: first.offset, length: last.offset + last.length - first.offset, spans };
+/** A run with its span, and where in the reserved bytes each piece of that lies. */
+interface PlacedRun {
+  run: RecordRun;
+  span: Span;
+  places: number[];
+}
+
+/** Bytes that are read at once, to `place` in the reserved bytes. */
+interface PlacedRead {
+  file: number;
+  offset: number;
+  length: number;
+  place: number;
+}
+
+interface PlacedRuns {
+  shard: number;
+  runs: PlacedRun[];
+  reads: PlacedRead[];
+  /** Where the tables of rows begin, one behind the other, 64-byte aligned. */
+  rowsAt: number;
+  /** Bytes to reserve for all. */
+  need: number;
+}
+
+/** Lays out adjacent blocks of one shard in memory: pieces that lie side by side in a file are one read. */
+function placeRuns(
+  table: BlockTable,
+  runs: readonly RecordRun[],
+  wants: ((field: number) => boolean) | undefined,
+): PlacedRuns {
+  const placed: PlacedRun[] = [];
+  const reads: PlacedRead[] = [];
+  let end = 0;
+  let rows = 0;
+  let largest = 0;
+  for (const run of runs) {
+    const span = spanOf(table, run.block, run.from, run.to, wants);
+    const places = span.pieces.map(({ file, offset, length }) => {
+      const last = reads.at(-1);
+      if (last !== undefined && last.file === file && last.offset + last.length === offset) {
+        last.length += length;
+      } else {
+        end = align(end, 64);
+        reads.push({ file, offset, length, place: end });
+      }
+      end += length;
+      return end - length;
+    });
+    placed.push({ run, span, places });
+    const tableBytes = align(span.records * 4, 64);
+    rows += tableBytes;
+    largest = Math.max(largest, align(span.length + SLACK, 64) + tableBytes);
+  }
+  const rowsAt = align(end + SLACK, 64);
+  return {
+    shard: (runs[0] as RecordRun).shard,
+    runs: placed,
+    reads,
+    rowsAt,
+    // A stream gives one block after the other, all into the same place.
+    need: table.stream ? largest : rowsAt + rows,
+  };
 }
 
 /** Waits for all, then throws the first failure: raw bytes may not be released under a running decoder. */

@@ -299,7 +299,7 @@ export class Lane {
     let read: PlannedRead | undefined;
     let bytes = 0;
     for (const run of runs) {
-      const span = spanOf(table, run.block, run.from, run.to);
+      const span = spanOf(table, run.block, run.from, run.to, source.wants(shard));
       const rows = run.to - run.from;
       if (read === undefined || table.stream || bytes >= READ_BYTES || read.rows + rows > maxRows) {
         read = { shard, pass: this.pass, runs: [], laneRows: [], rows: 0 };

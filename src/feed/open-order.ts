@@ -14,20 +14,24 @@ import { timelineOf } from "../order/state.ts";
 import type { SourceOptions } from "../order/types.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { newClocks } from "../telemetry/clocks.ts";
+import type { ViewLayout } from "./columns.ts";
 import type { GroupView } from "./group.ts";
+import { align } from "./memory.ts";
 import type { NamedIndex, SourceViews } from "./order-view.ts";
 import { Source } from "./source.ts";
 
-/** `named`, `views`: the sources of the job; `plan` was made of them. */
+/** `named`, `views`: the sources of the job; `plan` was made of them. `layout`: what is delivered of them. */
 export async function openOrder(
   plan: PlannedOrder,
   named: readonly NamedIndex[],
   views: readonly SourceViews[],
   options: SourceOptions,
   storage: PosixStorage,
+  layout: ViewLayout,
 ): Promise<Pick<GroupView, "order" | "sources" | "clocks">> {
   const timeline = timelineOf(plan.entries, plan.segments);
   const clocks = newClocks();
+  const features = new Set(layout.stored.map(({ feature }) => feature));
   const opened = await Promise.all(
     plan.entries.map(async ({ name, view: fingerprint }, number) => {
       const at = named.findIndex((source) => source.name === name);
@@ -40,7 +44,7 @@ export async function openOrder(
       const { view, index } = set;
       const resolved = resolvedEntry(plan, number, view, options);
       const table = await extents(index, resolved.extentBlocks);
-      const source = new Source(index, table, name, storage, clocks);
+      const source = new Source(index, table, name, storage, clocks, features);
       const largestBlockBytes = await largestBlock(index, resolved.extentBlocks);
       return { number, view, extents: table, resolved, source, largestBlockBytes };
     }),
@@ -73,7 +77,15 @@ async function largestBlock(index: DatasetIndex, extentBlocks: number): Promise<
   let most = BLOCK_BYTES;
   if (extentBlocks === 0 || extentBlocks >= RUN_BLOCKS) return most;
   for (let shard = 0; shard < index.shards.length; shard++) {
-    for (const bytes of (await index.blockTable(shard)).segmentLength) most = Math.max(most, bytes);
+    const { table } = await index.shardTable(shard);
+    for (let block = 0; block < table.blocks; block++) {
+      let bytes = 0;
+      // Pieces may begin at multiples of 64 only.
+      for (let s = table.segmentStart[block]!; s < table.segmentStart[block + 1]!; s++) {
+        bytes += align(table.segmentLength[s]!, 64);
+      }
+      most = Math.max(most, bytes);
+    }
   }
   return most;
 }

@@ -10,9 +10,9 @@
  * await quarantine.replace(shard, block, [{ record, row, fault }], memory);
  */
 import { AthanorError } from "../base/errors.ts";
-import { formatOf } from "../formats/registry.ts";
+import { storeRows } from "../formats/rows.ts";
 import { InflateStream } from "../formats/tfrecord/stream.ts";
-import type { BlockSurvey, BlockTable, Format } from "../formats/types.ts";
+import type { BlockColumns, BlockSurvey, BlockTable } from "../formats/types.ts";
 import { type Kernels, TABLE_BYTES } from "../kernels/kernels.ts";
 import { createKernels } from "../kernels/load.ts";
 import type { LedgerEntry } from "../order/ledger.ts";
@@ -22,6 +22,8 @@ import type { Ledger } from "./ledger.ts";
 import { align } from "./memory.ts";
 import type { GroupMemory } from "./memory.ts";
 import type { Source } from "./source.ts";
+import { spanOf } from "./spans.ts";
+import type { Piece } from "./spans.ts";
 
 const CONTENT: ReadonlySet<string> = new Set([
   "ATH_RECORD_CRC",
@@ -62,6 +64,7 @@ export interface SurveyedBlock extends BlockSurvey {
   /** Offset of the block in the shard (in the decompressed stream). */
   offset: number;
   firstRecord: number;
+  records: number;
 }
 
 export interface BadRecord {
@@ -77,6 +80,8 @@ interface Loaded {
   raw: number;
   rows: number;
   survey: SurveyedBlock;
+  /** Of a `ColumnFormat`: its records, decoded. */
+  columns: BlockColumns | undefined;
 }
 
 export class Quarantine {
@@ -84,7 +89,6 @@ export class Quarantine {
   private readonly layout: ViewLayout;
   private readonly ledger: Ledger;
   private readonly options: QuarantineOptions;
-  private readonly format: Format;
   private kernels: Kernels | undefined;
   private loaded: Loaded | undefined;
   /** Surveys with bad records, by shard and block; the quota bounds them. */
@@ -98,7 +102,6 @@ export class Quarantine {
     this.layout = layout;
     this.ledger = ledger;
     this.options = options;
-    this.format = formatOf(source.index.format);
   }
 
   /** Is it a bad record that is to be replaced? */
@@ -197,8 +200,8 @@ export class Quarantine {
 
   /** Numbers of a block's good records, rising. */
   private async goodIn(shard: number, block: number): Promise<number[]> {
-    const { begin, faults } = this.surveys.get(`${shard} ${block}`) ?? (await this.load(shard, block)).survey;
-    return Array.from(begin, (_, i) => i).filter((i) => !faults.has(i));
+    const { records, faults } = this.surveys.get(`${shard} ${block}`) ?? (await this.load(shard, block)).survey;
+    return Array.from({ length: records }, (_, i) => i).filter((i) => !faults.has(i));
   }
 
   /** Reads a block and finds what is bad in it. */
@@ -206,31 +209,43 @@ export class Quarantine {
     if (this.loaded?.shard === shard && this.loaded.block === block) return this.loaded;
     this.loaded = undefined;
     const table = await this.source.table(shard);
-    const segment = table.segmentStart[block] as number;
-    const offset = table.segmentOffset[segment] as number;
-    const length = table.segmentLength[segment] as number;
     const firstRecord = table.firstRecord[block] as number;
     const records = (table.firstRecord[block + 1] as number) - firstRecord;
+    const { pieces, length } = spanOf(table, block, firstRecord, firstRecord + records, this.source.wants(shard));
+    const offset = pieces[0]?.offset ?? 0;
     const rows = this.row + align(this.layout.rowBytes, 64);
     const raw = rows + align(records * 4, 64);
     const kernels = this.prepare(raw + length + SLACK);
-    await (table.stream ? this.inflate(shard, offset, length, raw) : this.read(shard, offset, length, raw));
-    const found = this.format.survey(kernels, {
-      raw,
-      rawBytes: length,
-      firstRecord,
-      records,
-      rows,
-      row: this.row,
-      plan: this.plan,
-      restarts: table.restarts.subarray(table.restartStart[block], table.restartStart[block + 1]),
-      shardKey: this.source.key(shard),
-      file: this.source.path(shard),
-      fileOffset: offset,
-    });
-    const survey = { ...found, offset, firstRecord };
+    const places: number[] = [];
+    let at = raw;
+    for (const piece of pieces) {
+      places.push(at);
+      await (table.stream ? this.inflate(shard, piece, at) : this.read(shard, piece, at));
+      at += piece.length;
+    }
+    const { format } = this.source;
+    const place = { firstRecord, records, rows, shardKey: this.source.key(shard), file: this.source.path(shard) };
+    let found: BlockSurvey;
+    let columns: BlockColumns | undefined;
+    if (format.kind === "rows") {
+      const restarts = table.restarts.subarray(table.restartStart[block], table.restartStart[block + 1]);
+      const ranges = { raw, rawBytes: length, restarts, row: this.row, plan: this.plan, fileOffset: offset };
+      found = format.survey(kernels, { ...place, ...ranges });
+    } else {
+      const { buffer } = kernels.memory;
+      const segments = pieces.map((piece, i) => ({ ...piece, bytes: new Uint8Array(buffer, places[i], piece.length) }));
+      const features = [...new Set(this.layout.stored.map(({ feature }) => feature))];
+      await format.ready?.();
+      const asRead = { ...place, block, segments, meta: this.source.meta(shard), checkCrc: true };
+      columns = await format.columns(asRead, features);
+      // All go to one row: only their faults are asked for.
+      new Uint32Array(buffer, rows, records).fill(this.row);
+      const { faults } = storeRows(buffer, this.layout.stored, columns, place);
+      found = { begin: new Uint32Array(0), end: new Uint32Array(0), faults };
+    }
+    const survey = { ...found, offset, firstRecord, records };
     if (found.faults.size > 0) this.surveys.set(`${shard} ${block}`, survey);
-    this.loaded = { shard, block, raw, rows, survey };
+    this.loaded = { shard, block, raw, rows, survey, columns };
     return this.loaded;
   }
 
@@ -245,7 +260,10 @@ export class Quarantine {
 
   private make(): Kernels {
     const kernels = idle.pop() ?? createKernels(PLAN_BYTES);
-    this.format.compilePlan(kernels, align(kernels.tables + TABLE_BYTES, 64), this.layout.stored);
+    const { format } = this.source;
+    if (format.kind === "rows") {
+      format.compilePlan(kernels, align(kernels.tables + TABLE_BYTES, 64), this.layout.stored);
+    }
     return kernels;
   }
 
@@ -257,13 +275,13 @@ export class Quarantine {
     return this.kernels as Kernels;
   }
 
-  private async read(shard: number, offset: number, length: number, raw: number): Promise<void> {
+  private async read(shard: number, { file, offset, length }: Piece, raw: number): Promise<void> {
     const buffer = (this.kernels as Kernels).memory.buffer as SharedArrayBuffer;
-    await this.source.read(shard, offset, length, buffer, raw, true);
+    await this.source.read(shard, file, offset, length, buffer, raw, true);
   }
 
   /** A stream has no other way to a block than from its beginning. */
-  private async inflate(shard: number, offset: number, length: number, raw: number): Promise<void> {
+  private async inflate(shard: number, { offset, length }: Piece, raw: number): Promise<void> {
     const { encoding, pull } = this.source.openStream(shard).place(offset, length);
     const stream = new InflateStream(encoding, this.source.path(shard), () => {
       pull().then(
@@ -280,21 +298,10 @@ export class Quarantine {
   }
 
   /** Decodes record `i` of the loaded block and copies its row, identity included. */
-  private decode({ shard, raw, rows, survey }: Loaded, i: number, row: number, memory: GroupMemory): void {
+  private decode(loaded: Loaded, i: number, row: number, memory: GroupMemory): void {
     const kernels = this.kernels as Kernels;
-    const begin = survey.begin[i] as number;
-    const { truncated } = this.format.decode(kernels, {
-      raw: raw + begin,
-      rawBytes: (survey.end[i] as number) - begin,
-      firstRecord: survey.firstRecord + i,
-      records: 1,
-      rows,
-      plan: this.plan,
-      shardKey: this.source.key(shard),
-      checkCrc: true,
-      file: this.source.path(shard),
-      fileOffset: survey.offset + begin,
-    });
+    const { shard, survey } = loaded;
+    const { truncated } = this.decodeOne(kernels, loaded, i);
     if (truncated > 0 && this.options.strict) {
       throw new RowTooLong(
         "a list is longer than max_length, and strict=True forbids cutting it",
@@ -304,6 +311,29 @@ export class Quarantine {
     }
     memory.bytes.set(new Uint8Array(kernels.memory.buffer, this.row, this.layout.rowBytes), row);
     memory.words[(row + FLAGS_AT) >>> 2] = (truncated > 0 ? FLAG_CUT : 0) | FLAG_REPLACED;
+  }
+
+  private decodeOne(kernels: Kernels, { shard, raw, rows, survey, columns }: Loaded, i: number): { truncated: number } {
+    const { format } = this.source;
+    const place = { rows, shardKey: this.source.key(shard), file: this.source.path(shard) };
+    if (format.kind === "columns") {
+      const addresses = new Uint32Array(kernels.memory.buffer, rows, survey.records).fill(0);
+      addresses[i] = this.row;
+      const { firstRecord, records } = survey;
+      return storeRows(kernels.memory.buffer, this.layout.stored, columns!, { ...place, firstRecord, records });
+    }
+    new Uint32Array(kernels.memory.buffer, rows, 1)[0] = this.row;
+    const begin = survey.begin[i] as number;
+    return format.decode(kernels, {
+      ...place,
+      raw: raw + begin,
+      rawBytes: (survey.end[i] as number) - begin,
+      firstRecord: survey.firstRecord + i,
+      records: 1,
+      plan: this.plan,
+      checkCrc: true,
+      fileOffset: survey.offset + begin,
+    });
   }
 }
 

@@ -8,7 +8,6 @@ import type { Order } from "../order/order.ts";
 import type { Readers } from "../order/residency.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import { loadKernels } from "../kernels/load.ts";
-import { formatOf } from "../formats/registry.ts";
 import { Audience, consumerKey, Steps } from "./audience.ts";
 import type { ConsumerId } from "./audience.ts";
 import { stagingBytes } from "./batcher.ts";
@@ -72,11 +71,13 @@ export class Run {
     this.parts = parts;
     const { order, layout, decoders, batch, world } = parts;
     const views = present(parts, from, random);
-    const format = views[0]!.source.index.format;
     this.memory = new GroupMemory(parts.memories, layout.rowBytes, need.rows, need.raw);
     this.kernels = loadKernels({ memory: this.memory.memory, tables: this.memory.tables, initTables: true });
-    formatOf(format).compilePlan(this.kernels, this.memory.plan, layout.stored);
-    decoders.attach(this.number, this.memory, format);
+    // One plan serves all sources: they deliver the same columns.
+    for (const { source } of views) {
+      if (source.format.kind === "rows") source.format.compilePlan(this.kernels, this.memory.plan, layout.stored);
+    }
+    decoders.attach(this.number, this.memory, layout.stored);
     this.staging = this.memory.raw.alloc(stagingBytes(parts.slot, batch));
     // The client's line of the slot is written with the slot: it must not hold what was here before.
     this.memory.bytes.fill(0, this.staging, this.staging + stagingBytes(parts.slot, batch));

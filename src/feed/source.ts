@@ -3,11 +3,13 @@
  * counted and checked against the index.
  */
 import { lastAtMost } from "../base/search.ts";
-import type { DatasetIndex, ShardRow } from "../dataset/types.ts";
-import type { BlockTable } from "../formats/types.ts";
+import type { DatasetIndex, ShardRow, StoredTable } from "../dataset/types.ts";
+import { formatOf } from "../formats/registry.ts";
+import type { BlockTable, Format, ShardMeta } from "../formats/types.ts";
 import { shardKey } from "../order/proof.ts";
 import type { ExtentTable } from "../order/types.ts";
 import type { PosixStorage } from "../storage/posix.ts";
+import type { ObjectVersion } from "../storage/types.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
 import { nowNs } from "../telemetry/clocks.ts";
 import type { StreamPlace } from "./decoders.ts";
@@ -31,19 +33,31 @@ export class Source {
   /** Name in proof and state; part of the shard keys. */
   readonly name: string;
   readonly clocks: StageClocks;
+  readonly format: Format;
+  /** Features that the view delivers. */
+  private readonly features: ReadonlySet<string>;
   private readonly storage: PosixStorage;
-  private readonly tables: (BlockTable | undefined)[];
+  private readonly tables: (StoredTable | undefined)[];
   private readonly keys: (bigint | undefined)[];
   private readonly opened = new Set<number>();
   /** Sample number at which each shard begins (samples = records for record formats), plus the total. */
   private readonly shardStart: Float64Array;
 
-  constructor(index: DatasetIndex, extents: ExtentTable, name: string, storage: PosixStorage, clocks: StageClocks) {
+  constructor(
+    index: DatasetIndex,
+    extents: ExtentTable,
+    name: string,
+    storage: PosixStorage,
+    clocks: StageClocks,
+    features: ReadonlySet<string>,
+  ) {
     this.index = index;
     this.extents = extents;
     this.name = name;
     this.storage = storage;
     this.clocks = clocks;
+    this.format = formatOf(index.format);
+    this.features = features;
     this.tables = index.shards.map(() => undefined);
     this.keys = index.shards.map(() => undefined);
     this.shardStart = new Float64Array(index.shards.length + 1);
@@ -70,13 +84,29 @@ export class Source {
 
   /** The block table, if it is in memory already. */
   tableNow(shard: number): BlockTable | undefined {
-    return this.tables[shard];
+    return this.tables[shard]?.table;
   }
 
   async table(shard: number): Promise<BlockTable> {
-    const table = await this.index.blockTable(shard);
-    this.tables[shard] = table;
-    return table;
+    const stored = await this.index.shardTable(shard);
+    this.tables[shard] = stored;
+    return stored.table;
+  }
+
+  /** Which fields of a shard are delivered, by the numbers of its segments; undefined where segments are of no field. */
+  wants(shard: number): ((field: number) => boolean) | undefined {
+    const fields = this.tables[shard]?.meta?.fields;
+    return fields === undefined ? undefined : (field) => this.features.has(fields[field - 1] as string);
+  }
+
+  /** Its format's library opens shards itself. */
+  get readsItself(): boolean {
+    return this.format.kind === "columns" && this.format.selfReading === true;
+  }
+
+  /** What the format keeps of a shard whose block table is in memory. */
+  meta(shard: number): ShardMeta {
+    return this.tables[shard]?.meta ?? {};
   }
 
   /** Shard and record of a sample number. */
@@ -107,9 +137,10 @@ export class Source {
     return runs;
   }
 
-  /** Reads bytes of a shard as stored into shared memory at `at`. */
+  /** Reads bytes of a shard (of its file number `file`) as stored into shared memory at `at`. */
   async read(
     shard: number,
+    file: number,
     offset: number,
     length: number,
     buffer: SharedArrayBuffer,
@@ -118,19 +149,28 @@ export class Source {
   ): Promise<void> {
     const start = nowNs();
     this.opened.add(shard);
-    const row = this.shard(shard);
-    await this.storage.readShared(
-      this.path(shard),
-      { size: row.size, mtimeNs: row.mtimeNs },
-      buffer,
-      at,
-      offset,
-      length,
-    );
+    const { path, version } = this.file(shard, file);
+    await this.storage.readShared(path, version, buffer, at, offset, length);
     this.clocks.reads++;
     if (small) this.clocks.smallReads++;
     this.clocks.readBytes += length;
     this.clocks.readNs += nowNs() - start;
+  }
+
+  /** Is the shard still the one of the index? For formats that read it themselves. */
+  async check(shard: number): Promise<void> {
+    const { path, version } = this.file(shard, 0);
+    this.opened.add(shard);
+    await (await this.storage.open(path, version)).close();
+  }
+
+  private file(shard: number, file: number): { path: string; version: ObjectVersion } {
+    const { size, mtimeNs } = this.shard(shard);
+    if (file === 0) return { path: this.path(shard), version: { size, mtimeNs } };
+    const beside = this.tables[shard]?.files?.[file - 1];
+    if (beside === undefined) throw new Error(`shard ${this.path(shard)} has no file ${file}`);
+    const version = { size: beside.size, mtimeNs: BigInt(beside.mtimeNs) };
+    return { path: `${this.index.root}/${beside.path}`, version };
   }
 
   /** A running decoder over one compressed shard: `place(offset, length)` names a piece of its decompressed bytes. */
@@ -141,7 +181,7 @@ export class Source {
     const pull = async (): Promise<{ bytes: Uint8Array; last: boolean }> => {
       const length = Math.min(CHUNK, row.size - at);
       const shared = new SharedArrayBuffer(Math.max(length, 1));
-      if (length > 0) await this.read(shard, at, length, shared, 0, false);
+      if (length > 0) await this.read(shard, 0, at, length, shared, 0, false);
       at += length;
       return { bytes: new Uint8Array(shared, 0, length).slice(), last: at >= row.size };
     };

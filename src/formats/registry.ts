@@ -2,7 +2,7 @@
  * All formats, in the order in which they are asked whether a file is theirs.
  *
  * @example
- * const found = detectFormat(head); // { format, encoding } or undefined
+ * const found = detectFormat(head, "train_000.tfrecord"); // { format, encoding } or undefined
  */
 import { NotFormat } from "./errors.ts";
 import { tfrecord } from "./tfrecord/format.ts";
@@ -10,10 +10,10 @@ import type { Detection, Format } from "./types.ts";
 
 export const formats: readonly Format[] = [tfrecord];
 
-/** `head`: at least 512 bytes, or the whole file. */
-export function detectFormat(head: Uint8Array): ({ format: Format } & Detection) | undefined {
+/** `head`: at least 512 bytes, or the whole file. `name`: path of the shard. */
+export function detectFormat(head: Uint8Array, name: string): ({ format: Format } & Detection) | undefined {
   for (const format of formats) {
-    const detection = format.detect(head);
+    const detection = format.detect(head, name);
     if (detection !== undefined) return { format, ...detection };
   }
   return undefined;

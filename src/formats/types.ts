@@ -1,9 +1,13 @@
 /**
  * Formats: what every storage format gives to the index and to the feed (design §4.2).
- * A format knows nothing of sockets, paths or clocks: it sees bytes through `ReadableObject` at index
+ * A format knows nothing of sockets, paths or clocks: it sees bytes through `ShardFiles` at index
  * time and bytes in kernel memory at decode time.
+ *
+ * There are two kinds. A `RowFormat` (TFRecord) has a kernel that writes stored rows itself. A `ColumnFormat` (all others)
+ * turns the bytes of a block into typed columns; `rows.ts` makes stored rows of them, `stats.ts` the schema, and `cat` JSON.
  */
 import type { AthanorError } from "../base/errors.ts";
+import type { Value } from "../base/json.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import type { ReadableObject } from "../storage/types.ts";
 
@@ -17,7 +21,8 @@ export interface Segment {
   length: number;
 }
 
-export type Encoding = "plain" | "gzip" | "zlib";
+/** How a shard is compressed as a whole; anything but `plain` is a stream that one running decoder reads in order. */
+export type Encoding = "plain" | "gzip" | "zlib" | "zstd";
 
 export type ValueKind = "int64" | "float" | "bytes";
 
@@ -58,6 +63,8 @@ export interface BlockTable {
   segmentFile: Uint32Array;
   segmentOffset: Float64Array;
   segmentLength: Float64Array;
+  /** Whose bytes a segment holds: 0 every view needs it, f + 1 only views that deliver field f of `fields` of the shard's `meta`. */
+  segmentField: Uint32Array;
   /** Offset, from the block's first byte, of records 0, 64, 128 … of the block. */
   restartStart: Uint32Array;
   restarts: Uint32Array;
@@ -72,10 +79,48 @@ export interface ShardContent {
   records: number;
   /** Values of the token column (the longest int64 list on average), all records together. */
   tokens: number;
-  /** CRC32C of all bytes as stored. */
+  /** CRC32C of all bytes as stored; columnar formats: of the footer or metadata. */
   crc32c: number;
   schema: Schema;
   table: BlockTable;
+  /** What decoding needs to know of the shard beyond its table, as JSON: leaf types, codecs, chunk shapes. A few KiB. */
+  meta?: ShardMeta;
+  /** Files that `segmentFile` 1, 2 … count, where a shard is more than one file. */
+  files?: ShardFile[];
+}
+
+/** `fields`: names that `segmentField` counts from 1. The rest is the format's own. */
+export interface ShardMeta {
+  readonly fields?: readonly string[];
+  readonly [key: string]: unknown;
+}
+
+/** A file of a shard beside the first. `path` is relative to the root of the set, like that of the shard. */
+export interface ShardFile {
+  path: string;
+  size: number;
+  mtimeNs: string;
+}
+
+/** The files of one shard at index time. */
+export interface ShardFiles {
+  /** The shard's own file; its first file where it is a folder. */
+  readonly object: ReadableObject;
+  /** Path of the shard, relative to the root of the set. */
+  readonly path: string;
+  /** The other files (`.idx` of a `.bin`, chunks of a Zarr folder), in byte order of their paths. */
+  readonly beside: readonly ShardFile[];
+  /** Opens one of `beside`; the caller closes it. */
+  open(file: ShardFile): Promise<ReadableObject>;
+}
+
+/** How a shard is read to make its index. */
+export interface IndexOptions {
+  kernels: Kernels;
+  /** Stored bytes read so far. */
+  progress?: ((bytes: number) => void) | undefined;
+  /** A bad record is told of and counts as a record; without it the first one is thrown. */
+  onBad?: ((fault: AthanorError) => void) | undefined;
 }
 
 export interface Detection {
@@ -155,23 +200,107 @@ export interface BlockSurvey {
   faults: Map<number, AthanorError>;
 }
 
-export interface Format {
+interface FormatBase {
   readonly name: string;
-  /** Looks at the first bytes (at least 512, or the whole file) and not at the name. Undefined: not this format. */
-  detect(head: Uint8Array): Detection | undefined;
   /**
-   * Streams through a shard, bounded in memory. Throws on the first fault, with record and byte offset; with `onBad` a bad
-   * record is told of and counts as a record.
+   * Looks at the first bytes (at least 512, or the whole file). `name` only tells apart what content cannot (a headerless
+   * `.bin`, JSON Lines from a JSON array). Undefined: not this format.
    */
-  index(
-    object: ReadableObject,
-    kernels: Kernels,
-    progress?: (bytes: number) => void,
-    onBad?: (fault: AthanorError) => void,
-  ): Promise<ShardContent>;
+  detect(head: Uint8Array, name: string): Detection | undefined;
+  /** Streams through a shard, bounded in memory. Throws on the first fault, with record and byte offset. */
+  index(shard: ShardFiles, options: IndexOptions): Promise<ShardContent>;
+}
+
+/** A format whose kernel writes stored rows itself. Its blocks are one segment each, with restarts. */
+export interface RowFormat extends FormatBase {
+  readonly kind: "rows";
   /** Writes the plan at `at` in kernel memory; returns its bytes. */
   compilePlan(kernels: Kernels, at: number, columns: readonly StoredColumn[]): number;
   decode(kernels: Kernels, request: DecodeRequest): DecodeReport;
   /** All bad records of a block, as a function of its bytes, its table and the plan. */
   survey(kernels: Kernels, request: SurveyRequest): BlockSurvey;
 }
+
+/** Bytes of one segment as they lie in memory, usually shared with other threads: copy what a library is not to see change. */
+export interface PlacedSegment extends Segment {
+  field: number;
+  bytes: Uint8Array;
+}
+
+/** Records of one block as they were read: the whole block, or (formats with restarts) a span of its records. */
+export interface RawBlock {
+  /** For messages: path of the shard. A self-reading format opens it. */
+  file: string;
+  block: number;
+  /** Number in the shard of the first record, and how many there are. */
+  firstRecord: number;
+  records: number;
+  /** The wanted segments, in the order of the block table. Empty for a self-reading format. */
+  segments: readonly PlacedSegment[];
+  meta: ShardMeta;
+  /** Check checksums of the payload where the format has some. */
+  checkCrc: boolean;
+}
+
+/**
+ * One field of the records of a block: record i has values [ends[i − 1], ends[i]) (ends[−1] = 0; for `bytes` these count
+ * bytes). Integers come as i32 where all of a block fit, else as i64; floats as stored.
+ */
+export interface Column {
+  values: Int32Array | BigInt64Array | Float32Array | Float64Array | Uint8Array;
+  kind: ValueKind;
+  ends: Uint32Array;
+  /** One byte a record, 0: the record does not have the field (null). Absent: all have it. */
+  present?: Uint8Array;
+}
+
+export interface BlockColumns {
+  /** The asked fields that the shard has. */
+  fields: Map<string, Column>;
+  /** Bad records by number in the block (of `records`); their values are empty. */
+  faults: Map<number, AthanorError>;
+}
+
+/** The next block of a shard as `scan` finds it. */
+export interface ScannedBlock {
+  records: number;
+  /** In the order in which they are to be read; `file` counts the files of `ScanEnd.files` from 1, 0 is the shard's own. */
+  segments: readonly (Segment & { field: number })[];
+  /** Offsets, from the block's first byte, of its records 0, 64, 128 … Empty where a block can only be read whole. */
+  restarts: readonly number[];
+  columns: BlockColumns;
+  /** Where record i of the block begins in the file (in the decompressed stream). Absent: not known by the byte. */
+  offsets?: ArrayLike<number>;
+  /** Record i for eyes (`cat`): text as strings, scalars as such. Absent: made of the columns, every field a list. */
+  record?: (i: number) => { readonly [field: string]: Value };
+}
+
+export interface ScanEnd {
+  encoding: Encoding;
+  /** As in `ShardContent`. */
+  crc32c: number;
+  meta?: ShardMeta;
+  files?: ShardFile[];
+}
+
+/** A format that decodes blocks into typed columns. */
+export interface ColumnFormat extends FormatBase {
+  readonly kind: "columns";
+  /**
+   * All blocks of a shard in file order with all their fields, bounded in memory; `index` (by `indexColumns`) and `cat` are made
+   * of it. At a fault it first gives what is readable before it, then throws; a bad record in `columns.faults` is thrown
+   * by those who do not keep bad records.
+   */
+  scan(shard: ShardFiles, options: IndexOptions): AsyncGenerator<ScannedBlock, ScanEnd>;
+  /** The format's library reads the file by its path itself (HDF5): no segments are read for it. */
+  readonly selfReading?: boolean;
+  /** Loads what decoding needs (WebAssembly of codecs); once a thread, before the first `columns`. */
+  ready?(): Promise<void>;
+  /**
+   * Decodes `fields` (names of the schema) of a block. A fault of one record goes into `faults`; one of the block (a page that
+   * cannot be decompressed) is thrown.
+   */
+  columns(raw: RawBlock, fields: readonly string[]): BlockColumns | Promise<BlockColumns>;
+}
+
+export type Format = RowFormat | ColumnFormat;

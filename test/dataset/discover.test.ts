@@ -22,6 +22,7 @@ test("folders, files and globs; the root is the folder given or the longest comm
     root,
     indexDir: join(root, ".athanor"),
     paths: ["x/1.tf", "x/2.tf", "x/y/3.tf", "z/[a].tf"],
+    beside: new Map(),
   });
   const file = await discover(join(root, "x/2.tf"), storage);
   assert.deepEqual([file.root, file.paths], [join(root, "x"), ["2.tf"]]);

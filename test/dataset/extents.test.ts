@@ -40,6 +40,7 @@ function indexOf(
       segmentFile: none.u,
       segmentOffset: none.f,
       segmentLength: none.f,
+      segmentField: none.u,
       restartStart: none.u,
       restarts: none.u,
     };
@@ -60,9 +61,9 @@ function indexOf(
       tokens: 0,
       blocks: total((r) => r.blocks),
     },
-    blockTable(shard) {
+    shardTable(shard) {
       asked.push(shard);
-      return Promise.resolve(table(shards[shard]!.counts));
+      return Promise.resolve({ schema: { fields: [] }, table: table(shards[shard]!.counts) });
     },
   };
 }

@@ -60,7 +60,7 @@ async function reopen(root: string, indexDir?: string): Promise<DatasetIndex> {
 
 /** All that an index says, for comparing. */
 async function contentOf(index: DatasetIndex): Promise<unknown> {
-  const tables = await Promise.all(index.shards.map((_, i) => index.blockTable(i)));
+  const tables = await Promise.all(index.shards.map((_, i) => index.shardTable(i)));
   const { shards, format, schema, totals, fingerprint, ignored } = index;
   return { shards, format, schema, totals, fingerprint, ignored, tables };
 }
@@ -170,7 +170,7 @@ test("cut and damaged index files are named and can be built anew", async () => 
   const [table] = readdirSync(join(root, ".athanor/blocks"));
   truncateSync(join(root, ".athanor/blocks", table!), 100);
   const opened = await reopen(root);
-  const results = await Promise.allSettled(opened.shards.map((_, i) => opened.blockTable(i)));
+  const results = await Promise.allSettled(opened.shards.map((_, i) => opened.shardTable(i)));
   const failed = results.filter((result) => result.status === "rejected");
   assert.equal(failed.length, 1);
   assert.equal((failed[0]!.reason as { code: string }).code, "ATH_INDEX_CORRUPT");
@@ -308,7 +308,7 @@ test("gzip shards are streams: the table counts decompressed bytes", async () =>
   const [row] = index.shards;
   assert.equal(row?.encoding, "gzip");
   assert.equal(row?.records, 30_000);
-  const table = await (await reopen(root)).blockTable(0);
+  const { table } = await (await reopen(root)).shardTable(0);
   assert.equal(table.stream, true);
   assert.equal(table.blocks, row?.blocks);
   assert.ok(table.blocks > 1);

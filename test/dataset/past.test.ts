@@ -40,7 +40,7 @@ test("the index knows the sets of before shards were appended, until one of thei
       newest!.shards.map(({ path }) => path),
       ["a.tfrecord", "b.tfrecord"],
     );
-    const { firstRecord } = await oldest!.blockTable(0);
+    const { firstRecord } = (await oldest!.shardTable(0)).table;
     assert.equal(firstRecord.at(-1), 10);
   }
   put(root, "b.tfrecord", shard(idRecords(100, 11)));

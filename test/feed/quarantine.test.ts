@@ -92,7 +92,11 @@ async function tablesOf(folder: string, counts: readonly number[]): Promise<Bloc
   const rig = await Rig.open(
     folder,
     { seed: 1n, globalBatch: 4 },
-    { batch: 4, world: 1, indexed: (index) => (tables = counts.map((_, shard) => index.blockTable(shard))) },
+    {
+      batch: 4,
+      world: 1,
+      indexed: (index) => (tables = counts.map((_, shard) => index.shardTable(shard).then((stored) => stored.table))),
+    },
   );
   await rig.close();
   return Promise.all(tables);

@@ -205,7 +205,7 @@ export class Rig {
       options,
     };
     const plan = planOrder(job, size.state);
-    const opened = await openOrder(plan, named, views, options, storage);
+    const opened = await openOrder(plan, named, views, options, storage, layout);
     const sources = opened.sources.map(
       (source) => source && { ...source, largestBlockBytes: size.largestBlock ?? 8 << 20 },
     );

@@ -120,6 +120,7 @@ class BlockBuilder {
       segmentFile: new Uint32Array(blocks),
       segmentOffset: Float64Array.from(this.offsets),
       segmentLength: Float64Array.from(this.offsets, (offset, b) => (this.offsets[b + 1] ?? bytes) - offset),
+      segmentField: new Uint32Array(blocks),
       restartStart: Uint32Array.from([...this.restartStart, this.restarts.length]),
       restarts: Uint32Array.from(this.restarts),
     };

@@ -17,7 +17,7 @@ test("found by content: plain, gzip, zlib, an empty file", () => {
     assert.deepEqual(detect(deflateSync(record).subarray(0, size)), { encoding: "zlib" });
   }
   assert.deepEqual(detect(new Uint8Array(0)), { encoding: "plain" });
-  assert.equal(detectFormat(record)?.format.name, "tfrecord");
+  assert.equal(detectFormat(record, "a")?.format.name, "tfrecord");
   assert.equal(formatOf("tfrecord").name, "tfrecord");
   assert.throws(() => formatOf("parquet"), { code: "ATH_NOT_FORMAT" });
 });

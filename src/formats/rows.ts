@@ -1,0 +1,174 @@
+/**
+ * Rows: typed columns of a block as stored rows in kernel memory (`types.ts` has the picture of a row).
+ *
+ * Contract: writes the rows whose address is not 0 and no byte outside them; a record with a fault, or with a value that its
+ * column cannot hold, is told of and its row is left as it is.
+ *
+ * @example
+ * const { rows, truncated, faults } = storeRows(memory.buffer, columns, block, request);
+ */
+import type { AthanorError } from "../base/errors.ts";
+import { ValueRange } from "./errors.ts";
+import { ROW_HEADER_BYTES, type BlockColumns, type Column, type StoredColumn } from "./types.ts";
+
+export interface RowsRequest {
+  /** Address of u32[records]: the row of each record, 0 = not wanted. */
+  rows: number;
+  records: number;
+  /** Number in the shard of the first record. */
+  firstRecord: number;
+  shardKey: bigint;
+  file: string;
+}
+
+export interface StoredRows {
+  rows: number;
+  /** Rows in which a list was cut to its column's length. */
+  truncated: number;
+  /** Faults of wanted records, by number in the block. */
+  faults: Map<number, AthanorError>;
+}
+
+const FLAG_CUT = 1;
+
+export function storeRows(
+  buffer: ArrayBufferLike,
+  columns: readonly StoredColumn[],
+  block: BlockColumns,
+  request: RowsRequest,
+): StoredRows {
+  const addresses = new Uint32Array(buffer, request.rows, request.records);
+  const faults = new Map<number, AthanorError>();
+  const cut = new Uint8Array(request.records);
+  for (const [i, fault] of block.faults) if (addresses[i] !== 0) faults.set(i, fault);
+  for (const column of columns) {
+    const write = writerOf(buffer, column, block.fields.get(column.feature));
+    for (let i = 0; i < request.records; i++) {
+      const row = addresses[i]!;
+      if (row === 0 || faults.has(i)) continue;
+      const bad = write(i, row);
+      if (bad === CUT) cut[i] = 1;
+      else if (bad !== undefined) faults.set(i, outOfRange(column, bad, request, i));
+    }
+  }
+  const view = new DataView(buffer);
+  let rows = 0;
+  let truncated = 0;
+  for (let i = 0; i < request.records; i++) {
+    const row = addresses[i]!;
+    if (row === 0 || faults.has(i)) continue;
+    view.setBigUint64(row, request.shardKey, true);
+    view.setBigUint64(row + 8, BigInt(request.firstRecord + i), true);
+    view.setUint32(row + 16, 0, true);
+    view.setUint32(row + 20, cut[i]! === 1 ? FLAG_CUT : 0, true);
+    view.setBigUint64(row + 24, 0n, true);
+    rows++;
+    truncated += cut[i]!;
+  }
+  return { rows, truncated, faults };
+}
+
+const CUT = Symbol("cut");
+/** Writes one row; tells of a cut list, or gives the value that does not fit. */
+type Write = (i: number, row: number) => typeof CUT | bigint | number | undefined;
+
+function writerOf(buffer: ArrayBufferLike, stored: StoredColumn, column: Column | undefined): Write {
+  const { rowOffset, maxLength, storage } = stored;
+  if (rowOffset < ROW_HEADER_BYTES) throw new RangeError(`rowOffset must be at least ${ROW_HEADER_BYTES}`);
+  const ends = column?.ends;
+  const begin = (i: number): number => (ends === undefined || i === 0 ? 0 : ends[i - 1]!);
+  const end = (i: number): number => (ends === undefined ? 0 : ends[i]!);
+  switch (storage) {
+    case "length": {
+      const words = new Uint32Array(buffer);
+      // No `CUT`: the column that the length is of tells of it.
+      return (i, row) => void (words[(row + rowOffset) >>> 2] = Math.min(end(i) - begin(i), maxLength));
+    }
+    case "prefix": {
+      const words = new Uint32Array(buffer);
+      const values = column?.values ?? new Int32Array(0);
+      return (i, row) => {
+        const from = begin(i);
+        const to = end(i);
+        let ones = from;
+        while (ones < to && Number(values[ones]) === 1) ones++;
+        for (let at = ones; at < to; at++) if (Number(values[at]) !== 0) return values[at];
+        words[(row + rowOffset) >>> 2] = Math.min(ones - from, maxLength);
+        return to - from > maxLength ? CUT : undefined;
+      };
+    }
+    case "i32":
+      return copier(new Int32Array(buffer), narrow(column?.values), stored, begin, end, Number(stored.pad), fits32);
+    case "i64":
+      return copier(new BigInt64Array(buffer), wide(column?.values), stored, begin, end, BigInt(stored.pad), always);
+    case "f32":
+      return copier(new Float32Array(buffer), floats(column?.values), stored, begin, end, Number(stored.pad), always);
+  }
+}
+
+interface Target<Value> {
+  readonly BYTES_PER_ELEMENT: number;
+  set(values: ArrayLike<Value>, at: number): void;
+  fill(value: Value, from: number, to: number): unknown;
+}
+interface Values<Value> extends ArrayLike<Value> {
+  subarray(from: number, to: number): ArrayLike<Value>;
+}
+
+function copier<Source extends Values<Value>, Value extends number | bigint>(
+  target: Target<Value>,
+  values: Source,
+  { rowOffset, maxLength }: StoredColumn,
+  begin: (i: number) => number,
+  end: (i: number) => number,
+  pad: Value,
+  fits: (values: Source, from: number, to: number) => Value | undefined,
+): Write {
+  const bytes = target.BYTES_PER_ELEMENT;
+  return (i, row) => {
+    const from = begin(i);
+    const to = end(i);
+    const length = Math.min(to - from, maxLength);
+    const bad = fits(values, from, from + length);
+    if (bad !== undefined) return bad;
+    const at = (row + rowOffset) / bytes;
+    if (length > 0) target.set(values.subarray(from, from + length), at);
+    if (length < maxLength) target.fill(pad, at + length, at + maxLength);
+    return to - from > maxLength ? CUT : undefined;
+  };
+}
+
+const always = (): undefined => undefined;
+
+function fits32(values: Int32Array | Float64Array, from: number, to: number): number | undefined {
+  if (values instanceof Int32Array) return undefined;
+  for (let at = from; at < to; at++) if (values[at]! !== (values[at]! | 0)) return values[at];
+  return undefined;
+}
+
+/** i64 values that an i32 column is to take: as f64, so that one that does not fit is seen. */
+function narrow(values: Column["values"] | undefined): Int32Array | Float64Array {
+  if (values === undefined) return new Int32Array(0);
+  if (values instanceof Int32Array) return values;
+  // `set` converts f64 to i32 exactly once `fits32` has passed them.
+  return Float64Array.from(values as BigInt64Array, Number);
+}
+
+function wide(values: Column["values"] | undefined): BigInt64Array {
+  if (values instanceof BigInt64Array) return values;
+  return BigInt64Array.from((values ?? []) as Int32Array, BigInt);
+}
+
+function floats(values: Column["values"] | undefined): Float32Array | Float64Array {
+  return (values ?? new Float32Array(0)) as Float32Array | Float64Array;
+}
+
+function outOfRange(column: StoredColumn, value: bigint | number, request: RowsRequest, i: number): AthanorError {
+  const rule =
+    column.storage === "prefix" ? "breaks the mask, which must be ones followed by zeros" : "does not fit int32";
+  return new ValueRange(
+    `feature ${JSON.stringify(column.feature)}: value ${value} ${rule}`,
+    { file: request.file, record: request.firstRecord + i },
+    "run `athanor index` again: the shard has changed",
+  );
+}

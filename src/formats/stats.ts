@@ -1,0 +1,130 @@
+/**
+ * Stats: what typed columns tell the index: the schema of a shard, and the tokens of each block.
+ *
+ * @example
+ * const stats = new ColumnStats(object.uri);
+ * for (const block of blocks) stats.add(await format.columns(block, fields), block.records);
+ * const { schema, tokens, total } = stats.finish();
+ */
+import { FeatureKind } from "./errors.ts";
+import type { BlockColumns, Column, Field, Schema } from "./types.ts";
+
+interface Seen {
+  field: Field;
+  min: bigint;
+  max: bigint;
+  prefix: boolean;
+  /** Values in each block so far. */
+  perBlock: Map<number, number>;
+}
+
+export class ColumnStats {
+  private readonly file: string;
+  private readonly seen = new Map<string, Seen>();
+  private blocks = 0;
+
+  /** `file`: for messages. */
+  constructor(file: string) {
+    this.file = file;
+  }
+
+  /** Adds the next block, or (`sameBlock`) more records of the last one. Records with faults say nothing. */
+  add({ fields, faults }: BlockColumns, records: number, sameBlock = false): void {
+    if (!sameBlock) this.blocks++;
+    for (const [name, column] of fields) {
+      const seen = this.entry(name, column);
+      let before = 0;
+      for (let i = 0; i < records; i++) {
+        const from = before;
+        const to = column.ends[i]!;
+        before = to;
+        if (faults.has(i) || column.present?.[i] === 0) continue;
+        fold(seen, column, from, to, this.blocks - 1);
+      }
+    }
+  }
+
+  /** Fields by name; tokens of each block: values of the int64 field with most of them, by name if equal. */
+  finish(): { schema: Schema; tokens: Float64Array; total: number } {
+    const byName = [...this.seen.values()].sort((a, b) => (a.field.name < b.field.name ? -1 : 1));
+    let token: Seen | undefined;
+    for (const seen of byName) {
+      if (seen.field.kind === "int64" && seen.field.values > (token?.field.values ?? 0)) token = seen;
+    }
+    const tokens = new Float64Array(this.blocks);
+    for (const [block, values] of token?.perBlock ?? []) tokens[block] = values;
+    return { schema: { fields: byName.map(finished) }, tokens, total: token?.field.values ?? 0 };
+  }
+
+  private entry(name: string, { kind }: Column): Seen {
+    const known = this.seen.get(name);
+    if (known === undefined) {
+      const field: Field = { name, kind, present: 0, minLength: 0, maxLength: 0, values: 0 };
+      const fresh: Seen = { field, min: 0n, max: 0n, prefix: true, perBlock: new Map() };
+      this.seen.set(name, fresh);
+      return fresh;
+    }
+    if (known.field.kind !== kind) {
+      throw new FeatureKind(
+        `feature ${JSON.stringify(name)} holds a list of ${kind}, expected ${known.field.kind}`,
+        { file: this.file },
+        "write the feature with one kind in all records",
+      );
+    }
+    return known;
+  }
+}
+
+function fold(seen: Seen, column: Column, from: number, to: number, block: number): void {
+  const { field } = seen;
+  const length = to - from;
+  field.minLength = field.present === 0 ? length : Math.min(field.minLength, length);
+  field.maxLength = Math.max(field.maxLength, length);
+  field.present++;
+  const first = field.values === 0;
+  field.values += length;
+  if (field.kind !== "int64" || length === 0) return;
+  seen.perBlock.set(block, (seen.perBlock.get(block) ?? 0) + length);
+  const { values } = column;
+  if (values instanceof Int32Array) foldNarrow(seen, values, from, to, first);
+  else foldWide(seen, values as BigInt64Array, from, to, first);
+}
+
+function foldNarrow(seen: Seen, values: Int32Array, from: number, to: number, first: boolean): void {
+  let min = values[from]!;
+  let max = min;
+  for (let at = from + 1; at < to; at++) {
+    const value = values[at]!;
+    if (value < min) min = value;
+    else if (value > max) max = value;
+  }
+  if (first || BigInt(min) < seen.min) seen.min = BigInt(min);
+  if (first || BigInt(max) > seen.max) seen.max = BigInt(max);
+  if (!seen.prefix) return;
+  let ones = from;
+  while (ones < to && values[ones] === 1) ones++;
+  while (ones < to && values[ones] === 0) ones++;
+  seen.prefix = ones === to;
+}
+
+function foldWide(seen: Seen, values: BigInt64Array, from: number, to: number, first: boolean): void {
+  let { min, max } = first ? { min: values[from]!, max: values[from]! } : seen;
+  for (let at = from; at < to; at++) {
+    const value = values[at]!;
+    if (value < min) min = value;
+    if (value > max) max = value;
+  }
+  seen.min = min;
+  seen.max = max;
+  if (!seen.prefix) return;
+  let ones = from;
+  while (ones < to && values[ones] === 1n) ones++;
+  while (ones < to && values[ones] === 0n) ones++;
+  seen.prefix = ones === to;
+}
+
+function finished({ field, min, max, prefix }: Seen): Field {
+  if (field.kind !== "int64") return field;
+  const known = { ...field, prefixMask: prefix && field.values > 0 };
+  return field.values === 0 ? known : { ...known, min: String(min), max: String(max) };
+}
