@@ -60,7 +60,7 @@ export function storeRows(
     view.setBigUint64(row, request.shardKey, true);
     view.setBigUint64(row + 8, BigInt(request.firstRecord + i), true);
     view.setUint32(row + 16, 0, true);
-    view.setUint32(row + 20, cut[i]! === 1 ? FLAG_CUT : 0, true);
+    view.setUint32(row + 20, cut[i] === 1 ? FLAG_CUT : 0, true);
     view.setBigUint64(row + 24, 0n, true);
     rows++;
     truncated += cut[i]!;
