@@ -7,8 +7,9 @@
  * const { index, adopted } = await adoptIndex("/copy", { storage });
  */
 import { join } from "node:path";
+import { formatOf } from "../formats/registry.ts";
 import { readRecords } from "../formats/tfrecord/records.ts";
-import type { BlockTable } from "../formats/types.ts";
+import type { BlockTable, ColumnFormat, PlacedSegment, ShardFile, ShardFiles } from "../formats/types.ts";
 import { createKernels } from "../kernels/load.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import type { ReadableObject, Storage } from "../storage/types.ts";
@@ -17,7 +18,9 @@ import { IndexMissing, IndexStale, indexCommand } from "./errors.ts";
 import { IndexWriter } from "./index-write.ts";
 import { INDEX_VERSION } from "./index-layout.ts";
 import { openIndex } from "./index-read.ts";
-import type { DatasetIndex, ShardRow } from "./types.ts";
+import { findShard, openShard } from "./shard-scan.ts";
+import type { FoundShard } from "./shard-scan.ts";
+import type { DatasetIndex, ShardRow, StoredTable } from "./types.ts";
 
 export interface AdoptOptions {
   storage: Storage;
@@ -35,39 +38,68 @@ export async function adoptIndex(
   if (index === undefined) {
     throw new IndexMissing("there is no index to adopt", { file: source }, indexCommand(source, options.indexDir));
   }
-  const { root, indexDir } = await discover(source, storage, options.indexDir);
+  const { root, indexDir, beside } = await discover(source, storage, options.indexDir);
+  const format = formatOf(index.format);
+  const writer = new IndexWriter(indexDir, source);
   const kernels = createKernels(0);
   const shards: ShardRow[] = [];
   let adopted = 0;
   for (const [number, row] of index.shards.entries()) {
-    const file = join(root, row.path);
-    const object = await storage.open(file);
-    try {
-      if (object.size !== row.size) {
-        const what = `the copy has another size: found ${object.size} bytes, the index says ${row.size}`;
-        throw new IndexStale(what, { file }, "copy the shard again, or index the data anew");
+    const found = await findShard(storage, root, row.path, beside.get(row.path));
+    const stored = await index.shardTable(number);
+    compareSizes(root, row, stored, found);
+    const fresh = found.version.mtimeNs !== row.mtimeNs || changedTimes(stored, found);
+    if (fresh) {
+      const { shard } = await openShard(storage, root, found);
+      try {
+        if (format.kind === "rows") await checkRecord(shard.object, kernels, row, stored.table);
+        else await checkBlock(shard, format, kernels, stored);
+      } finally {
+        await shard.object.close();
       }
-      if (object.version.mtimeNs !== row.mtimeNs) {
-        await checkSample(object, kernels, row, (await index.shardTable(number)).table);
-        adopted++;
+      if (stored.files !== undefined) {
+        if (adopted === 0) await writer.prepare();
+        const { path, size, crc32c } = row;
+        await writer.writeTable({ ...stored, path, size, crc32c, files: filesNow(stored, found) });
       }
-      shards.push({ ...row, mtimeNs: object.version.mtimeNs });
-    } finally {
-      await object.close();
+      adopted++;
     }
+    shards.push({ ...row, mtimeNs: found.version.mtimeNs });
     progress?.(number + 1, index.shards.length, row.path);
   }
   if (adopted > 0) {
     const { format, fingerprint, totals, schema, ignored } = index;
-    const writer = new IndexWriter(indexDir, source);
     await writer.prepare();
     await writer.publish({ version: INDEX_VERSION, format, fingerprint, totals, schema, ignored }, shards);
   }
   return { index: { ...index, shards, shardTable: (shard) => index.shardTable(shard) }, adopted };
 }
 
+function compareSizes(root: string, row: ShardRow, { files = [] }: StoredTable, { version, beside }: FoundShard): void {
+  const pairs = [{ path: row.path, expected: row.size, size: version.size as number | undefined }];
+  for (const { path, size } of files) {
+    pairs.push({ path, expected: size, size: beside.find((file) => file.path === path)?.size });
+  }
+  const other = pairs.find(({ size, expected }) => size !== expected);
+  if (other === undefined) return;
+  throw new IndexStale(
+    `the copy has another size: found ${other.size ?? "no"} bytes, the index says ${other.expected}`,
+    { file: join(root, other.path) },
+    "copy the shard again, or index the data anew",
+  );
+}
+
+function changedTimes({ files = [] }: StoredTable, { beside }: FoundShard): boolean {
+  return files.some(({ path, mtimeNs }) => beside.find((file) => file.path === path)?.mtimeNs !== mtimeNs);
+}
+
+/** The files of a shard in the order of its table, with the mtimes of the copy. */
+function filesNow({ files = [] }: StoredTable, { beside }: FoundShard): ShardFile[] {
+  return files.map((file) => beside.find(({ path }) => path === file.path) ?? file);
+}
+
 /** A record of the shard where the index says one begins: its framing and checksums must hold. Streams: the first one. */
-async function checkSample(object: ReadableObject, kernels: Kernels, row: ShardRow, table: BlockTable): Promise<void> {
+async function checkRecord(object: ReadableObject, kernels: Kernels, row: ShardRow, table: BlockTable): Promise<void> {
   if (row.records === 0) return;
   const block = Math.floor(Math.random() * table.blocks);
   const restarts = (table.restartStart[block + 1] as number) - (table.restartStart[block] as number);
@@ -81,6 +113,43 @@ async function checkSample(object: ReadableObject, kernels: Kernels, row: ShardR
     { file: object.uri, byteOffset: from },
     "the copy is not of the same data: index it anew",
   );
+}
+
+/** A block of the shard: it must be decoded to as many records as the index says. Streams: the first one. */
+async function checkBlock(
+  shard: ShardFiles,
+  format: ColumnFormat,
+  kernels: Kernels,
+  { schema, table, meta = {}, files = [] }: StoredTable,
+): Promise<void> {
+  if (table.blocks === 0) return;
+  if (table.stream) {
+    const blocks = format.scan(shard, { kernels });
+    await blocks.next();
+    await blocks.return(undefined as never);
+    return;
+  }
+  const block = Math.floor(Math.random() * table.blocks);
+  const segments: PlacedSegment[] = [];
+  for (let s = table.segmentStart[block]!; s < table.segmentStart[block + 1]!; s++) {
+    const file = table.segmentFile[s]!;
+    const bytes = new Uint8Array(table.segmentLength[s]!);
+    const object = file === 0 ? shard.object : await shard.open(filesOf(shard, files[file - 1]!));
+    await object.readInto(bytes, table.segmentOffset[s]!);
+    if (file !== 0) await object.close();
+    const [offset, length, field] = [table.segmentOffset[s]!, bytes.length, table.segmentField[s]!];
+    segments.push({ file, offset, length, field, bytes });
+  }
+  const firstRecord = table.firstRecord[block]!;
+  const records = table.firstRecord[block + 1]! - firstRecord;
+  const raw = { file: shard.object.uri, block, firstRecord, records, segments, meta, checkCrc: true };
+  const fields = schema.fields.map(({ name }) => name);
+  const { faults } = await format.columns(raw, fields);
+  for (const [, fault] of faults) throw fault;
+}
+
+function filesOf({ beside }: ShardFiles, { path }: ShardFile): ShardFile {
+  return beside.find((file) => file.path === path)!;
 }
 
 /** The object from byte `from` on. */
