@@ -1,8 +1,8 @@
 /**
- * `athanor bench train | agent-opens`: the comparison table, and the agent's opens.
+ * `athanor bench train | formats | agent-opens`: the comparison tables, and the agent's opens.
  * Parses, calls, prints; the work is in src/bench/.
  */
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import type { Command } from "commander";
 import { writeAtomic } from "../base/atomic-write.ts";
 import { parseDuration, parseSize } from "../base/units.ts";
@@ -10,6 +10,8 @@ import { Usage } from "../base/usage.ts";
 import { agentOpens } from "../bench/agent-opens.ts";
 import { compareRanks } from "../bench/compare-ranks.ts";
 import { defaultCacheDir } from "../bench/data.ts";
+import { FORMATS, benchFormats } from "../bench/formats.ts";
+import { formatsText } from "../bench/formats-table.ts";
 import { reportHtml } from "../bench/html.ts";
 import { comparisonText, reportText } from "../bench/table.ts";
 import { benchTrain } from "../bench/train.ts";
@@ -36,6 +38,19 @@ interface TrainFlags {
   contender: string;
   compareRanks?: string;
   html?: string;
+}
+
+interface FormatsFlags {
+  formats: string;
+  samples: string;
+  maxLength: string;
+  batch: string;
+  passes: string;
+  seconds: string;
+  seed: string;
+  shuffleMemory: string;
+  python?: string;
+  cacheDir: string;
 }
 
 export function register(program: Command): void {
@@ -106,6 +121,46 @@ export function register(program: Command): void {
       );
       if (flags.html !== undefined) await writeAtomic(resolve(flags.html), [Buffer.from(reportHtml(report))]);
       await printLine(json ? JSON.stringify(report) : reportText(report));
+    });
+  bench
+    .command("formats")
+    .description("the same samples in every format: Athanor beside the format's own reader (where that is installed)")
+    .option("--formats <list>", "some of them", FORMATS.join(","))
+    .option("--samples <n>", "samples of the data, made once", "100000")
+    .option("--max-length <n>", "values a row", "512")
+    .option("--batch <n>", "samples a batch", "32")
+    .option("--passes <n>", "interleaved passes; medians are printed", "3")
+    .option("--seconds <s>", "timed span of one reader in one pass", "5")
+    .option("--seed <n>", "seed of data and shuffle", "1")
+    .option(
+      "--shuffle-memory <size>",
+      "of Athanor; the default is below the size of the view, as in a large set",
+      "96MiB",
+    )
+    .option("--python <path>", "interpreter with torch and the readers (default: $ATHANOR_PYTHON, else python3)")
+    .option("--cache-dir <dir>", "folder of the data", defaultCacheDir())
+    .action(async (flags: FormatsFlags, command: Command) => {
+      const json = wantsJson(command);
+      const formats = flags.formats.split(",").map((name) => oneOf("--formats", name, FORMATS));
+      const samples = count("--samples", flags.samples);
+      const width = count("--max-length", flags.maxLength);
+      const seed = count("--seed", flags.seed);
+      const report = await benchFormats(
+        {
+          folder: join(resolve(flags.cacheDir), `formats-${samples}x${width}-seed${seed}`),
+          formats,
+          samples,
+          width,
+          batch: count("--batch", flags.batch),
+          passes: count("--passes", flags.passes),
+          seconds: parseDuration(flags.seconds, "--seconds"),
+          seed,
+          shuffleMemory: parseSize(flags.shuffleMemory, "--shuffle-memory"),
+          ...(flags.python === undefined ? {} : { python: flags.python }),
+        },
+        { say: (line) => void (json || process.stderr.write(`bench: ${line}\n`)) },
+      );
+      await printLine(json ? JSON.stringify(report) : formatsText(report));
     });
   bench
     .command("agent-opens")

@@ -1,0 +1,214 @@
+/**
+ * Formats: the same samples in every format, read by Athanor and by the format's own reader, interleaved pass by pass.
+ *
+ * Contract: each measurement is a process of its own (`athanor.bench.formats.measure`), so that no library disturbs another; a
+ * format without its peer on this Python is measured alone, and one whose writer is missing is left out and named. Athanor is
+ * indexed once before, and the time of that is printed.
+ *
+ * @example
+ * const report = await benchFormats({ folder: "/tmp/f", formats: ["parquet"], passes: 5, … }, { say: console.error });
+ */
+import { execFile } from "node:child_process";
+import { mkdir, readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { buildIndex } from "../dataset/index-build.ts";
+import { createPosixStorage } from "../storage/posix.ts";
+import { BenchData, BenchRank } from "./errors.ts";
+import { machineFacts, type MachineFacts } from "./machine.ts";
+import { findPython, type Python } from "./python.ts";
+import { spread, type Spread } from "./statistics.ts";
+
+const run = promisify(execFile);
+
+export const FORMATS = [
+  "tfrecord",
+  "jsonl",
+  "parquet",
+  "hdf5",
+  "zarr",
+  "mds",
+  "webdataset",
+  "megatron",
+  "npy",
+] as const;
+
+export interface FormatsOptions {
+  /** Where the data is made, once. */
+  folder: string;
+  formats: readonly string[];
+  samples: number;
+  width: number;
+  batch: number;
+  passes: number;
+  /** Of one measurement. */
+  seconds: number;
+  seed: number;
+  /** Bytes; below the size of the view, so that windows are shuffled as for a set that does not fit. */
+  shuffleMemory: number;
+  python?: string;
+}
+
+export interface FormatRow {
+  format: string;
+  bytes: number;
+  indexSeconds: number;
+  samplesPerSecond: Spread;
+  cpuPerM: Spread;
+  coldMBps: Spread;
+  /** Undefined: there is none, or it is not installed. */
+  peer: { name: string; samplesPerSecond: Spread; cpuPerM: Spread; coldMBps: Spread; ratio: Spread } | undefined;
+}
+
+export interface FormatsReport {
+  machine: MachineFacts;
+  options: FormatsOptions;
+  rows: FormatRow[];
+  /** Formats that could not be written here. */
+  left: string[];
+}
+
+interface Measured {
+  missing?: true;
+  samples: number;
+  seconds: number;
+  cpu_s: number;
+  bytes: number;
+}
+
+const PEER_NAMES: Record<string, string> = {
+  jsonl: "orjson",
+  parquet: "pyarrow",
+  hdf5: "h5py",
+  zarr: "zarr-python",
+  mds: "MosaicML Streaming",
+  webdataset: "webdataset",
+  megatron: "memory map",
+  npy: "memory map",
+};
+/** A cold pass reads a whole epoch; the slowest peer takes a minute for it. */
+const DEADLINE_MS = 900_000;
+
+export async function benchFormats(
+  options: FormatsOptions,
+  { say }: { say: (line: string) => void },
+): Promise<FormatsReport> {
+  const python = await findPython("torch", options.python);
+  const machine = await facts(python);
+  const formats = await makeData(options, python, say);
+  const indexSeconds = new Map<string, number>();
+  for (const format of formats) indexSeconds.set(format, await index(join(options.folder, format), format, say));
+  const warm = new Map<string, { athanor: Measured[]; peer: Measured[] }>();
+  const cold = new Map<string, { athanor: Measured[]; peer: Measured[] }>();
+  for (const format of formats) {
+    warm.set(format, { athanor: [], peer: [] });
+    cold.set(format, { athanor: [], peer: [] });
+  }
+  for (let pass = 0; pass < options.passes; pass++) {
+    for (const format of formats) {
+      for (const reader of ["athanor", "peer"] as const) {
+        say(`pass ${pass + 1} of ${options.passes}: ${format}, ${reader}`);
+        const found = await measure(options, python, format, reader, pass, false);
+        if (found.missing === true) continue;
+        warm.get(format)![reader].push(found);
+        // A cold epoch tells of the disk: three of them are enough.
+        if (pass < 3) cold.get(format)![reader].push(await measure(options, python, format, reader, pass, true));
+      }
+    }
+  }
+  const rows: FormatRow[] = [];
+  for (const format of formats) {
+    const w = warm.get(format)!;
+    const c = cold.get(format)!;
+    const own = figures(w.athanor, c.athanor);
+    const peer = w.peer.length === 0 ? undefined : { name: PEER_NAMES[format]!, ...figures(w.peer, c.peer) };
+    const ratio = (i: number): number => rate(w.athanor[i]!) / rate(w.peer[i]!);
+    rows.push({
+      format,
+      bytes: await folderBytes(join(options.folder, format)),
+      indexSeconds: indexSeconds.get(format)!,
+      ...own,
+      peer: peer && { ...peer, ratio: spread(w.peer.map((_, i) => ratio(i))) },
+    });
+  }
+  return { machine, options, rows, left: options.formats.filter((format) => !formats.includes(format)) };
+}
+
+function figures(warm: Measured[], cold: Measured[]): Pick<FormatRow, "samplesPerSecond" | "cpuPerM" | "coldMBps"> {
+  return {
+    samplesPerSecond: spread(warm.map(rate)),
+    cpuPerM: spread(warm.map(({ cpu_s, samples }) => (cpu_s / samples) * 1e6)),
+    coldMBps: spread(cold.map(({ bytes, seconds }) => bytes / seconds / 1e6)),
+  };
+}
+
+const rate = ({ samples, seconds }: Measured): number => samples / seconds;
+
+async function facts(python: Python): Promise<MachineFacts> {
+  const code =
+    "import json, sys, numpy, torch; print(json.dumps({'python': sys.version.split()[0], 'numpy': numpy.__version__, 'torch': torch.__version__}))";
+  const { stdout } = await run(python.path, ["-c", code], { env: python.env, timeout: DEADLINE_MS });
+  return machineFacts(JSON.parse(stdout) as { python: string; numpy: string; torch: string });
+}
+
+async function makeData(options: FormatsOptions, python: Python, say: (line: string) => void): Promise<string[]> {
+  const { folder, formats, samples, width, seed } = options;
+  await mkdir(folder, { recursive: true });
+  say(`making ${samples} samples x ${width} in ${formats.length} formats (once)`);
+  const args = ["--out", folder, "--formats", formats.join(","), "--n", `${samples}`, "--seq", `${width}`];
+  const done = await run(python.path, ["-m", "athanor.bench.formats.data", ...args, "--seed", `${seed}`], {
+    env: python.env,
+    timeout: DEADLINE_MS,
+  });
+  for (const line of done.stderr.split("\n")) if (line !== "") say(line);
+  const made = JSON.parse(done.stdout) as string[];
+  if (made.length === 0) throw new BenchData("none of the formats asked for could be written", {}, done.stderr.trim());
+  return made;
+}
+
+/** Seconds of a fresh index. */
+async function index(folder: string, format: string, say: (line: string) => void): Promise<number> {
+  say(`index of ${format}`);
+  const storage = createPosixStorage();
+  try {
+    const start = performance.now();
+    await buildIndex(folder, { storage, rebuild: true });
+    return (performance.now() - start) / 1000;
+  } finally {
+    await storage.close();
+  }
+}
+
+async function measure(
+  options: FormatsOptions,
+  python: Python,
+  format: string,
+  reader: "athanor" | "peer",
+  pass: number,
+  cold: boolean,
+): Promise<Measured> {
+  const { folder, samples, width, batch, seconds, seed, shuffleMemory } = options;
+  const asked = {
+    ...{ reader, format, folder: join(folder, format), batch, width, samples, seconds, cold },
+    ...{ seed: seed + pass, shuffle_memory: shuffleMemory },
+  };
+  try {
+    const { stdout } = await run(python.path, ["-m", "athanor.bench.formats.measure", JSON.stringify(asked)], {
+      env: python.env,
+      timeout: DEADLINE_MS,
+    });
+    return JSON.parse(stdout) as Measured;
+  } catch (error) {
+    const { stderr = "" } = error as { stderr?: string };
+    throw new BenchRank(`${format}, ${reader}: the measurement failed`, {}, stderr.trim().slice(-2000), error);
+  }
+}
+
+async function folderBytes(folder: string): Promise<number> {
+  let bytes = 0;
+  for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
+    const path = join(entry.parentPath, entry.name);
+    if (entry.isFile() && !path.includes("/.athanor/")) bytes += (await stat(path)).size;
+  }
+  return bytes;
+}
