@@ -189,8 +189,16 @@ async function measure(
 ): Promise<Measured> {
   const { folder, samples, width, batch, seconds, seed, shuffleMemory } = options;
   const asked = {
-    ...{ reader, format, folder: join(folder, format), batch, width, samples, seconds, cold },
-    ...{ seed: seed + pass, shuffle_memory: shuffleMemory },
+    reader,
+    format,
+    folder: join(folder, format),
+    batch,
+    width,
+    samples,
+    seconds,
+    cold,
+    seed: seed + pass,
+    shuffle_memory: shuffleMemory,
   };
   try {
     const { stdout } = await run(python.path, ["-m", "athanor.bench.formats.measure", JSON.stringify(asked)], {
