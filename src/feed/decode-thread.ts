@@ -10,7 +10,7 @@ import { toErrorRecord } from "../base/errors.ts";
 import type { ErrorRecord } from "../base/errors.ts";
 import { formatOf } from "../formats/registry.ts";
 import { storeRows } from "../formats/rows.ts";
-import { InflateStream } from "../formats/tfrecord/stream.ts";
+import { InflateStream } from "../formats/stream.ts";
 import type {
   ColumnFormat,
   DecodeRequest,

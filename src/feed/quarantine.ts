@@ -11,7 +11,7 @@
  */
 import { AthanorError } from "../base/errors.ts";
 import { storeRows } from "../formats/rows.ts";
-import { InflateStream } from "../formats/tfrecord/stream.ts";
+import { InflateStream } from "../formats/stream.ts";
 import type { BlockColumns, BlockSurvey, BlockTable } from "../formats/types.ts";
 import { type Kernels, TABLE_BYTES } from "../kernels/kernels.ts";
 import { createKernels } from "../kernels/load.ts";

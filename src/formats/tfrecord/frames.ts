@@ -17,7 +17,7 @@ import { RecordTruncated } from "../errors.ts";
 import type { Encoding } from "../types.ts";
 import { faultError } from "./faults.ts";
 import { FRAME_BYTES, HEADER_BYTES, nextHeader, payloadBytes, payloadFits } from "./resync.ts";
-import { InflateStream } from "./stream.ts";
+import { InflateStream } from "../stream.ts";
 
 export const READ_BYTES = 8 * 1024 * 1024;
 /** Compressed bytes are read in smaller pieces: they are copied once more, and grow when inflated. */

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { deflateSync, gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { index } from "../../../src/formats/tfrecord/index.ts";
-import { InflateStream } from "../../../src/formats/tfrecord/stream.ts";
+import { InflateStream } from "../../../src/formats/stream.ts";
 import type { ShardContent } from "../../../src/formats/types.ts";
 import { concat, example, frame } from "../../kernels/examples.ts";
 import { memoryObject } from "./memory-object.ts";

@@ -13,8 +13,8 @@
  */
 import { createGunzip, createInflate } from "node:zlib";
 import type { Gunzip, Inflate } from "node:zlib";
-import { StreamCorrupt } from "../errors.ts";
-import type { Encoding } from "../types.ts";
+import { StreamCorrupt } from "./errors.ts";
+import type { Encoding } from "./types.ts";
 
 /** zlib names a fault only by the piece in which it lies, so pieces are small: 64 KiB takes about 0.3 ms. */
 const PIECE = 64 * 1024;
