@@ -23,8 +23,17 @@ import type {
 import type { Kernels } from "../kernels/kernels.ts";
 import { loadKernels } from "../kernels/load.ts";
 
+/** A memory in which runs will lie, one after the other; sent once. */
+export interface MemoryMessage {
+  type: "memory";
+  number: number;
+  memory: WebAssembly.Memory;
+  tables: number;
+}
+
 export type DecodeMessage =
-  | { type: "attach"; group: number; memory: WebAssembly.Memory; tables: number; columns: readonly StoredColumn[] }
+  | MemoryMessage
+  | { type: "attach"; group: number; memory: number; columns: readonly StoredColumn[] }
   | { type: "detach"; group: number }
   | { type: "decode"; task: number; group: number; format: string; request: DecodeRequest; stream?: StreamRange }
   | { type: "columns"; task: number; group: number; request: ColumnsRequest; stream?: StreamRange }
@@ -81,7 +90,12 @@ export function run(): void {
 
 class DecodeWorker {
   private readonly groups = new Map<number, Attached>();
+  /** By number of the memory. An instance for each run would leave 20 KB in a heap that is hardly ever collected. */
+  private readonly kernels = new Map<number, Kernels>();
   private readonly streams = new Map<number, OpenStream>();
+  /** Stream tasks received and not ended, by stream. */
+  private readonly waiting = new Map<number, number>();
+  /** Streams that were closed with a task waiting, until that has ended: it must not begin them anew. */
   private readonly closed = new Set<number>();
   private readonly readied = new Map<string, Promise<void>>();
   private readonly port: MessagePort;
@@ -94,8 +108,12 @@ class DecodeWorker {
 
   receive(message: DecodeMessage): void {
     switch (message.type) {
+      case "memory":
+        this.kernels.set(message.number, loadKernels({ memory: message.memory, tables: message.tables }));
+        return;
       case "attach": {
-        const kernels = loadKernels({ memory: message.memory, tables: message.tables });
+        const kernels = this.kernels.get(message.memory);
+        if (kernels === undefined) throw new Error(`memory ${message.memory} was not sent to this thread`);
         const features = [...new Set(message.columns.map(({ feature }) => feature))];
         this.groups.set(message.group, { kernels, columns: message.columns, features });
         return;
@@ -109,13 +127,24 @@ class DecodeWorker {
       case "close-stream":
         this.streams.get(message.stream)?.inflate.destroy();
         this.streams.delete(message.stream);
-        this.closed.add(message.stream);
+        if (this.waiting.has(message.stream)) this.closed.add(message.stream);
         return;
       case "decode":
       case "columns":
         if (message.stream === undefined) void this.attempt(message);
-        else this.streamTail = this.streamTail.then(() => this.attempt(message));
+        else this.queue(message, message.stream.stream);
     }
+  }
+
+  private queue(message: Work, stream: number): void {
+    this.waiting.set(stream, (this.waiting.get(stream) ?? 0) + 1);
+    this.streamTail = this.streamTail.then(async () => {
+      await this.attempt(message);
+      const left = (this.waiting.get(stream) as number) - 1;
+      if (left > 0) return void this.waiting.set(stream, left);
+      this.waiting.delete(stream);
+      this.closed.delete(stream);
+    });
   }
 
   private async attempt(message: Work): Promise<void> {

@@ -7,7 +7,7 @@ import type { Worker } from "node:worker_threads";
 import { AthanorError } from "../base/errors.ts";
 import { spawnThread } from "../base/threads.ts";
 import type { DecodeReport, DecodeRequest, Encoding, StoredColumn } from "../formats/types.ts";
-import type { BadInBlock, ColumnsRequest, DecodeAnswer, DecodeMessage } from "./decode-thread.ts";
+import type { BadInBlock, ColumnsRequest, DecodeAnswer, DecodeMessage, MemoryMessage } from "./decode-thread.ts";
 import type { GroupMemory } from "./memory.ts";
 
 const DEPTH = 2;
@@ -29,14 +29,22 @@ interface Task {
   reject: (error: Error) => void;
 }
 
-/** Where a decompressed block lies, and how to get more compressed bytes of its stream. */
-export interface StreamPlace {
-  stream: number;
+/** A compressed shard that is read from its beginning on. */
+export interface OpenStream {
+  /** No other stream of the agent has it. */
+  id: number;
   encoding: Encoding;
-  offset: number;
-  length: number;
   /** Next piece of the compressed shard. */
   pull: () => Promise<{ bytes: Uint8Array; last: boolean }>;
+  /** Nothing more is wanted of it. Set by `Decoders.closeStream`; here, so that nobody keeps a list for ever. */
+  closed: boolean;
+}
+
+/** Where a decompressed block lies. */
+export interface StreamPlace {
+  stream: OpenStream;
+  offset: number;
+  length: number;
 }
 
 interface Thread {
@@ -48,8 +56,10 @@ export class Decoders {
   private readonly workers: Thread[];
   private readonly urgent: Task[] = [];
   private readonly bulk: Task[] = [];
-  private readonly pulls = new Map<number, StreamPlace["pull"]>();
-  private readonly closedStreams = new Set<number>();
+  /** Those of which something was asked, by number. */
+  private readonly streams = new Map<number, OpenStream>();
+  /** Memories are never let go of (`MemoryPool`), so each thread is told of one once. */
+  private readonly memories = new Map<WebAssembly.Memory, MemoryMessage>();
   private readonly attached = new Map<number, DecodeMessage>();
   private nextTask = 1;
   private closed = false;
@@ -63,9 +73,18 @@ export class Decoders {
   }
 
   attach(group: number, memory: GroupMemory, columns: readonly StoredColumn[]): void {
-    const message: DecodeMessage = { type: "attach", group, memory: memory.memory, tables: memory.tables, columns };
+    const message: DecodeMessage = { type: "attach", group, memory: this.numberOf(memory), columns };
     this.attached.set(group, message);
     this.broadcast(message);
+  }
+
+  private numberOf({ memory, tables }: GroupMemory): number {
+    const known = this.memories.get(memory);
+    if (known !== undefined) return known.number;
+    const message: MemoryMessage = { type: "memory", number: this.memories.size, memory, tables };
+    this.memories.set(memory, message);
+    this.broadcast(message);
+    return message.number;
   }
 
   detach(group: number): void {
@@ -74,10 +93,10 @@ export class Decoders {
   }
 
   /** Streams stay with one worker, which keeps the running inflater. */
-  closeStream(stream: number): void {
-    this.pulls.delete(stream);
-    this.closedStreams.add(stream);
-    this.workerOf(stream).worker.postMessage({ type: "close-stream", stream } satisfies DecodeMessage);
+  closeStream(stream: OpenStream): void {
+    stream.closed = true;
+    this.streams.delete(stream.id);
+    this.workerOf(stream).worker.postMessage({ type: "close-stream", stream: stream.id } satisfies DecodeMessage);
   }
 
   /** A block of a `RowFormat`: throws its first fault. */
@@ -128,16 +147,16 @@ export class Decoders {
     else task.reject(AthanorError.fromRecord(answer.error));
   }
 
-  private feedStream(thread: Thread, stream: number): void {
-    const pull = this.pulls.get(stream);
-    if (pull === undefined) {
+  private feedStream(thread: Thread, id: number): void {
+    const stream = this.streams.get(id);
+    if (stream === undefined) {
       // Closed with a block of it in work: that task ends with an error nobody waits for.
-      const end: DecodeMessage = { type: "chunk", stream, bytes: new Uint8Array(0), last: true };
+      const end: DecodeMessage = { type: "chunk", stream: id, bytes: new Uint8Array(0), last: true };
       return thread.worker.postMessage(end);
     }
-    pull().then(
+    stream.pull().then(
       (chunk) => {
-        const message: DecodeMessage = { type: "chunk", stream, ...chunk };
+        const message: DecodeMessage = { type: "chunk", stream: id, ...chunk };
         thread.worker.postMessage(message, [chunk.bytes.buffer as ArrayBuffer]);
       },
       (error: Error) => {
@@ -159,7 +178,7 @@ export class Decoders {
     if (this.closed || at < 0) return;
     const next = this.start();
     this.workers[at] = next;
-    for (const message of this.attached.values()) next.worker.postMessage(message);
+    for (const message of [...this.memories.values(), ...this.attached.values()]) next.worker.postMessage(message);
     this.dispatch();
   }
 
@@ -174,7 +193,7 @@ export class Decoders {
           continue;
         }
         queue.splice(at, 1);
-        if (task.stream !== undefined && this.closedStreams.has(task.stream.stream)) {
+        if (task.stream?.stream.closed === true) {
           task.reject(new Error("the stream was closed"));
           continue;
         }
@@ -187,9 +206,9 @@ export class Decoders {
     thread.running.set(task.id, task);
     const message: Extract<DecodeMessage, { type: Work["type"] }> = { ...task.work, task: task.id, group: task.group };
     if (task.stream !== undefined) {
-      const { stream, encoding, offset, length, pull } = task.stream;
-      this.pulls.set(stream, pull);
-      message.stream = { stream, encoding, offset, length };
+      const { stream, offset, length } = task.stream;
+      this.streams.set(stream.id, stream);
+      message.stream = { stream: stream.id, encoding: stream.encoding, offset, length };
     }
     thread.worker.postMessage(message);
   }
@@ -198,8 +217,8 @@ export class Decoders {
     return this.workers.reduce((best, thread) => (thread.running.size < best.running.size ? thread : best));
   }
 
-  private workerOf(stream: number): Thread {
-    return this.workers[stream % this.workers.length] as Thread;
+  private workerOf({ id }: OpenStream): Thread {
+    return this.workers[id % this.workers.length] as Thread;
   }
 
   private broadcast(message: DecodeMessage): void {

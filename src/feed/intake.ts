@@ -73,8 +73,11 @@ export class Intake {
   }
 
   openStream(shard: number): RunningStream {
-    const { id, place } = this.source.openStream(shard);
-    return { place, close: () => this.decoders.closeStream(id) };
+    const stream = this.source.openStream(shard);
+    return {
+      place: (offset, length) => ({ stream, offset, length }),
+      close: () => this.decoders.closeStream(stream),
+    };
   }
 
   /**

@@ -9,6 +9,8 @@
  * The whole range is reserved at open and touched only as it is used, so resident memory follows use.
  */
 import { TABLE_BYTES } from "../kernels/kernels.ts";
+import type { Kernels } from "../kernels/kernels.ts";
+import { loadKernels } from "../kernels/load.ts";
 import { MemoryBudget } from "./errors.ts";
 import { formatSize } from "../base/units.ts";
 
@@ -30,26 +32,36 @@ const LIMIT = 65535 * PAGE;
  * Memories of runs that are over, for the next ones. The collector does not see the weight of a shared memory (its pages
  * stay until every thread has forgotten it, and decode threads hardly ever collect), so none is left to it: a thousand
  * loaders opened one after the other cost the memory of as many as were open at a time. Sizes are powers of two.
+ * The kernels over a memory stay with it: each instance leaves some 20 KB of objects and code in the thread that made it,
+ * and a thread with a small heap keeps those for minutes.
  */
 export class MemoryPool {
-  private readonly idle: WebAssembly.Memory[] = [];
+  /** The last one given back is at the end. */
+  private readonly idle: Kernels[] = [];
 
-  /** A memory of at least `bytes`, the smallest idle one that is not needlessly large; what it holds is of another run. */
-  acquire(bytes: number): WebAssembly.Memory {
+  /**
+   * Kernels over a memory of at least `bytes`: the smallest idle one that is not needlessly large, of those the last one
+   * used (its pages are there already). What it holds behind the tables is of another run.
+   */
+  acquire(bytes: number): Kernels {
     const pages = Math.min(2 ** Math.ceil(Math.log2(bytes / PAGE)), MAX_PAGES);
-    const fits = this.idle
-      .filter(({ buffer }) => buffer.byteLength >= pages * PAGE && buffer.byteLength <= LARGER * pages * PAGE)
-      .sort((a, b) => a.buffer.byteLength - b.buffer.byteLength);
-    const [found] = fits;
-    if (found === undefined) return allocate(pages);
+    const fits = this.idle.filter(
+      (kernels) => sizeOf(kernels) >= pages * PAGE && sizeOf(kernels) <= LARGER * pages * PAGE,
+    );
+    if (fits.length === 0) return loadKernels({ memory: allocate(pages), tables: TABLES, initTables: true });
+    const found = fits.reduce((best, kernels) => (sizeOf(kernels) <= sizeOf(best) ? kernels : best));
     this.idle.splice(this.idle.indexOf(found), 1);
     return found;
   }
 
   /** Nobody reads or writes it any more. */
-  release(memory: WebAssembly.Memory): void {
-    this.idle.push(memory);
+  release(kernels: Kernels): void {
+    this.idle.push(kernels);
   }
+}
+
+function sizeOf({ memory }: Kernels): number {
+  return memory.buffer.byteLength;
 }
 
 function allocate(pages: number): WebAssembly.Memory {
@@ -66,6 +78,7 @@ function allocate(pages: number): WebAssembly.Memory {
 }
 
 export class GroupMemory {
+  readonly kernels: Kernels;
   readonly memory: WebAssembly.Memory;
   readonly buffer: SharedArrayBuffer;
   readonly bytes: Uint8Array;
@@ -88,7 +101,8 @@ export class GroupMemory {
         "lower shuffle_memory, or run on more nodes",
       );
     }
-    this.memory = memories.acquire(end);
+    this.kernels = memories.acquire(end);
+    this.memory = this.kernels.memory;
     this.buffer = this.memory.buffer as SharedArrayBuffer;
     this.bytes = new Uint8Array(this.buffer);
     this.words = new Uint32Array(this.buffer);

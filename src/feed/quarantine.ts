@@ -40,7 +40,6 @@ const SLACK = 32;
 const KEEP_MS = 5000;
 /** Larger ones are let go. */
 const MAX_KEPT_BYTES = 64 * 1024 * 1024;
-const MAX_IDLE = 2;
 
 /** Workspaces for later quarantines: like the memories of runs they are used again, not left to the collector. */
 const idle: Kernels[] = [];
@@ -165,7 +164,7 @@ export class Quarantine {
     this.kernels = undefined;
     this.loaded = undefined;
     if (kernels === undefined || kernels.memory.buffer.byteLength > MAX_KEPT_BYTES) return;
-    if (idle.length < MAX_IDLE) idle.push(kernels);
+    idle.push(kernels);
   }
 
   /** Which record stands in for number `i` of a block: the rule. */
@@ -282,7 +281,7 @@ export class Quarantine {
 
   /** A stream has no other way to a block than from its beginning. */
   private async inflate(shard: number, { offset, length }: Piece, raw: number): Promise<void> {
-    const { encoding, pull } = this.source.openStream(shard).place(offset, length);
+    const { encoding, pull } = this.source.openStream(shard);
     const stream = new InflateStream(encoding, this.source.path(shard), () => {
       pull().then(
         ({ bytes, last }) => stream.push(bytes, last),

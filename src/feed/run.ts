@@ -6,8 +6,6 @@ import { rawBytes } from "../order/residency.ts";
 import { OrderPosition } from "../order/errors.ts";
 import type { Order } from "../order/order.ts";
 import type { Readers } from "../order/residency.ts";
-import type { Kernels } from "../kernels/kernels.ts";
-import { loadKernels } from "../kernels/load.ts";
 import { Audience, consumerKey, Steps } from "./audience.ts";
 import type { ConsumerId } from "./audience.ts";
 import { stagingBytes } from "./batcher.ts";
@@ -60,7 +58,6 @@ export class Run {
   private readonly steps: Steps;
   private readonly number = nextRun++;
   private readonly served = new Set<string>();
-  private readonly kernels: Kernels;
   private readonly sources: RunSource[];
   /** Where a slot is filled before it is handed over, whosever it is. */
   private readonly staging: number;
@@ -72,10 +69,10 @@ export class Run {
     const { order, layout, decoders, batch, world } = parts;
     const views = present(parts, from, random);
     this.memory = new GroupMemory(parts.memories, layout.rowBytes, need.rows, need.raw);
-    this.kernels = loadKernels({ memory: this.memory.memory, tables: this.memory.tables, initTables: true });
     // One plan serves all sources: they deliver the same columns.
     for (const { source } of views) {
-      if (source.format.kind === "rows") source.format.compilePlan(this.kernels, this.memory.plan, layout.stored);
+      if (source.format.kind === "rows")
+        source.format.compilePlan(this.memory.kernels, this.memory.plan, layout.stored);
     }
     decoders.attach(this.number, this.memory, layout.stored);
     this.staging = this.memory.raw.alloc(stagingBytes(parts.slot, batch));
@@ -167,11 +164,11 @@ export class Run {
   join(id: ConsumerId, position: number): Served {
     const { batch, order, world } = this.parts;
     this.audience.open(id, position);
-    const { steps, supply, memory, kernels, audience, staging: at } = this;
+    const { steps, supply, memory, audience, staging: at } = this;
     const served: Served = {
       supply,
       memory,
-      kernels,
+      kernels: memory.kernels,
       steps,
       rowTable: at,
       staging: at + align(batch * 4, 64),
@@ -216,7 +213,7 @@ export class Run {
     this.supply.close();
     await Promise.all(this.sources.map(({ intake }) => intake.drained()));
     decoders.detach(this.number);
-    memories.release(this.memory.memory);
+    memories.release(this.memory.kernels);
   }
 }
 

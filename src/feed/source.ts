@@ -8,11 +8,12 @@ import { formatOf } from "../formats/registry.ts";
 import type { BlockTable, Format, ShardMeta } from "../formats/types.ts";
 import { shardKey } from "../order/proof.ts";
 import type { ExtentTable } from "../order/types.ts";
+import { BOUNCE_BYTES, returnBounce, takeBounce } from "../storage/bounce.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import type { ObjectVersion } from "../storage/types.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
 import { nowNs } from "../telemetry/clocks.ts";
-import type { StreamPlace } from "./decoders.ts";
+import type { OpenStream } from "./decoders.ts";
 import { blockOf } from "./spans.ts";
 
 /** A run of records of one block: what one decode task produces. */
@@ -24,7 +25,6 @@ export interface RecordRun {
   to: number;
 }
 
-const CHUNK = 8 * 1024 * 1024;
 let nextStream = 1;
 
 export class Source {
@@ -173,18 +173,20 @@ export class Source {
     return { path: `${this.index.root}/${beside.path}`, version };
   }
 
-  /** A running decoder over one compressed shard: `place(offset, length)` names a piece of its decompressed bytes. */
-  openStream(shard: number): { id: number; place: (offset: number, length: number) => StreamPlace } {
-    const id = nextStream++;
+  /** A compressed shard to be read from its beginning. */
+  openStream(shard: number): OpenStream {
     const row = this.shard(shard);
     let at = 0;
     const pull = async (): Promise<{ bytes: Uint8Array; last: boolean }> => {
-      const length = Math.min(CHUNK, row.size - at);
-      const shared = new SharedArrayBuffer(Math.max(length, 1));
-      if (length > 0) await this.read(shard, 0, at, length, shared, 0, false);
+      const length = Math.min(BOUNCE_BYTES, row.size - at);
+      if (length <= 0) return { bytes: new Uint8Array(0), last: true };
+      const bounce = takeBounce(length);
+      await this.read(shard, 0, at, length, bounce, 0, false);
+      const bytes = new Uint8Array(bounce, 0, length).slice();
+      returnBounce(bounce);
       at += length;
-      return { bytes: new Uint8Array(shared, 0, length).slice(), last: at >= row.size };
+      return { bytes, last: at >= row.size };
     };
-    return { id, place: (offset, length) => ({ stream: id, encoding: row.encoding, offset, length, pull }) };
+    return { id: nextStream++, encoding: row.encoding, pull, closed: false };
   }
 }

@@ -13,6 +13,7 @@
  */
 import { dirname } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { BOUNCE_BYTES, returnBounce, takeBounce } from "./bounce.ts";
 import { NotAFile, RETRIED, changedError, systemError, truncatedError } from "./errors.ts";
 import { HandlePool } from "./handles.ts";
 import { FaultError, IoPool } from "./io-pool.ts";
@@ -230,9 +231,14 @@ class PosixObject implements ReadableObject {
     if (target.buffer instanceof SharedArrayBuffer) {
       return this.storage.readShared(this.uri, this.version, target.buffer, target.byteOffset, offset, length);
     }
-    const bounce = new SharedArrayBuffer(length);
-    await this.storage.readShared(this.uri, this.version, bounce, 0, offset, length);
-    target.set(new Uint8Array(bounce));
+    for (let done = 0; done < length;) {
+      const piece = Math.min(length - done, BOUNCE_BYTES);
+      const bounce = takeBounce(piece);
+      await this.storage.readShared(this.uri, this.version, bounce, 0, offset + done, piece);
+      target.set(new Uint8Array(bounce, 0, piece), done);
+      returnBounce(bounce);
+      done += piece;
+    }
     return length;
   }
 
