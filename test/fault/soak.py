@@ -6,10 +6,12 @@
 
 Three ranks train in epochs; evaluation loaders are opened and closed beside them, their own loaders closed and opened
 again from their states; visitors come and go, every second one by SIGKILL; the agent is killed five times in the first
-fifth of the time. Then several hundred sessions at once, which bring the agent's heap to the size that garbage gives
-it (the spaces of V8 double while sessions come and go, and stay). Every few seconds: memory (RSS, PSS), descriptors,
-threads and mappings of the agent and of each rank. Prints a slope an hour for each, by least squares behind that, and
-exits 1 when one counts (soak_slopes.py), when an epoch lost or repeated a sample, or something is left behind.
+fifth of the time. Then the agent warms up for a tenth of it: several hundred sessions at once, and all of the above ten
+times as fast. That brings its heap to the size that garbage gives it, and compiles what will be compiled: at the soak's
+own pace both take the better part of an hour, and look like a leak. Behind that, every few seconds: memory (RSS; own,
+which is RSS without pages of files), descriptors, threads and mappings of the agent and of each rank. Prints a slope an
+hour for each, by least squares, and exits 1 when one counts (soak_slopes.py), when an epoch lost or repeated a sample,
+or something is left behind.
 """
 
 from __future__ import annotations
@@ -36,13 +38,13 @@ import chaos_processes as processes  # noqa: E402
 from chaos import EVAL_SAMPLES, SAMPLES, SHARDS, forget_outer_job, make_data  # noqa: E402
 from chaos_rank import know  # noqa: E402
 from chaos_trial import environment, send  # noqa: E402
-from soak_rank import churn, start, train, visit  # noqa: E402
+from soak_rank import WARM, churn, start, train, visit  # noqa: E402
 from soak_slopes import Limit, slope  # noqa: E402
 
 WORLD, BATCH = 3, 10  # G = 30 divides the samples: each epoch has every sample once
 LIMITS = {
     "rss": Limit(8.0, 3.0, "MiB"),
-    "pss": Limit(8.0, 3.0, "MiB"),
+    "own": Limit(8.0, 3.0, "MiB"),
     "descriptors": Limit(2.0, 1.0, ""),
     "threads": Limit(2.0, 1.0, ""),
     "mappings": Limit(60.0, 10.0, ""),
@@ -70,7 +72,9 @@ def measure(pid: int) -> dict[str, float] | None:
         status = dict(line.split(":\t", 1) for line in (home / "status").read_text().splitlines())
         return {
             "rss": int(rollup["Rss"].split()[0]) / 1024,
-            "pss": int(rollup["Pss"].split()[0]) / 1024,
+            # Anonymous and shared memory. Not PSS: a file page counts there by the processes that have it mapped, and
+            # any other Node.js or Python of the machine that starts or ends moved it by 25 MiB.
+            "own": (int(rollup["Anonymous"].split()[0]) + int(rollup["Pss_Shmem"].split()[0])) / 1024,
             "descriptors": float(len(os.listdir(home / "fd"))),
             "threads": float(status["Threads"]),
             "mappings": float((home / "maps").read_text().count("\n")),
@@ -85,6 +89,7 @@ class Soak:
         self.folder = folder
         self.job = f"soak-{os.getpid()}"
         self.length = args.minutes * 60
+        self.warm = self.length * 0.3 + 2  # until then everything goes faster
         self.settled = math.inf  # when the heaps have their size
         self.sessions = min(1000, int(self.length * 1.5))
         # Three deaths without a batch between are an error by design: they keep some seconds apart.
@@ -122,14 +127,15 @@ class Soak:
         visited = measured = shown = 0.0
         visitors: set[int] = set()
         agent = churner = 0
+        churned = False
         while self._goes_on(now := time.monotonic() - began) and not self.faults:
+            warming = churner != 0 and math.isinf(self.settled)
             processes.reap({*self.ranks, *visitors})
             for pid in [*self.ranks, *visitors]:
                 ended, status = os.waitpid(pid, os.WNOHANG)
                 if ended and pid in visitors:
                     visitors.discard(pid)
-                    if pid == churner:
-                        self.settled = now + min(10, self.length / 20)
+                    churned = churned or pid == churner
                     if os.waitstatus_to_exitcode(status) not in (0, -signal.SIGKILL):
                         log = "churn.log" if pid == churner else "visitor.log"
                         self.faults.append(f"a visitor failed:\n{self._tail(log)}")
@@ -146,7 +152,10 @@ class Soak:
             elif not deaths and churner == 0 and now >= self.length / 5 + 2:
                 churner = self._child("churn.log", lambda: churn(others, self.sessions))
                 visitors.add(churner)
-            elif now - visited >= self.args.visit_every and now > 5:
+            elif churned and now >= self.warm and math.isinf(self.settled):
+                self.settled = now + min(10, self.length / 20)
+                send(list(self.ranks), signal.SIGUSR1)
+            elif now - visited >= (self.args.visit_every / WARM if warming else self.args.visit_every) and now > 5:
                 visited = now
                 self.visits += 1
                 work = (others, self.visits, 6)
@@ -161,7 +170,7 @@ class Soak:
                 shown = now
                 told = {name: round(one.values["rss"][-1]) for name, one in self.series.items() if one.seconds}
                 print(f"{now / 60:.0f} min: RSS in MiB {told}, {self.visits} visits", file=sys.stderr, flush=True)
-            time.sleep(min(0.5, self.args.every / 2))
+            time.sleep(min(0.5, self.args.every / 2, self.args.visit_every / WARM))
 
     def _end(self) -> list[str]:
         send(list(self.ranks), signal.SIGTERM)

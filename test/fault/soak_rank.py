@@ -21,6 +21,7 @@ from chaos_rank import KNOWN, MAX_LENGTH, append, check_rows
 
 EVAL_EVERY = 40
 REOPEN_EVERY = 150
+WARM = 10  # as many times faster it goes until the agent has warmed up
 TIMEOUT = 60.0
 
 
@@ -50,9 +51,11 @@ def start(folder: Path, log: str, environment: dict[str, str], work: Any) -> int
 
 
 def train(folder: Path, data: Path, evaluation: Path, rank: int, world: int, batch_size: int, pace: float) -> None:
-    """Until SIGTERM; an epoch that is under way then is not written."""
+    """Until SIGTERM; an epoch that is under way then is not written. SIGUSR1: the agent is warm, on at `pace`."""
     stop: list[int] = []
+    warm: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stop.append(number))
+    signal.signal(signal.SIGUSR1, lambda number, _frame: warm.append(number))
     common: dict[str, Any] = {"rank": rank, "world_size": world, "timeout": TIMEOUT}
     options = {**common, "batch_size": batch_size, "max_length": MAX_LENGTH, "seed": 11, "lanes": 4, "window": 64}
     options["columns"] = ["id", "input_ids", "attention_mask"]
@@ -75,7 +78,7 @@ def train(folder: Path, data: Path, evaluation: Path, rank: int, world: int, bat
                 if stop:
                     loader.close()
                     return
-                time.sleep(pace)
+                time.sleep(pace if warm else pace / WARM)
                 if step % EVAL_EVERY == 0:
                     evaluate(evaluation, common)
                 if step % REOPEN_EVERY == 0 and loader.epoch == epoch:
