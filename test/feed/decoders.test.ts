@@ -16,7 +16,7 @@ test("a thousand runs in one memory tell a decode thread of it once: each instan
     const pool = new MemoryPool();
     for (let run = 1; run <= 1000; run++) {
       const memory = new GroupMemory(pool, 64, 100, 4096);
-      decoders.attach(run, memory, "tfrecord");
+      decoders.attach(run, memory, []);
       decoders.detach(run);
       pool.release(memory.kernels);
     }
