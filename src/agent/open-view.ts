@@ -107,6 +107,7 @@ export class ViewOpener {
       return await opening;
     } finally {
       listeners.delete(waiter);
+      if (listeners.size === 0) this.listeners.delete(key);
     }
   }
 
