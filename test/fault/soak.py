@@ -8,10 +8,11 @@ Three ranks train in epochs; evaluation loaders are opened and closed beside the
 again from their states; visitors come and go, every second one by SIGKILL; the agent is killed five times in the first
 fifth of the time. Then the agent warms up for a tenth of it: several hundred sessions at once, and all of the above ten
 times as fast. That brings its heap to the size that garbage gives it, and compiles what will be compiled: at the soak's
-own pace both take the better part of an hour, and look like a leak. Behind that, every few seconds: memory (RSS; own,
-which is RSS without pages of files), descriptors, threads and mappings of the agent and of each rank. Prints a slope an
-hour for each, by least squares, and exits 1 when one counts (soak_slopes.py), when an epoch lost or repeated a sample,
-or something is left behind.
+own pace both take the better part of an hour, and look like a leak. Then a tenth at that pace,
+in which the heap takes its size for it. Behind that, every few seconds: memory (RSS; own, which is RSS without pages of
+files), descriptors, threads and mappings of the agent and of each rank. Prints a slope an hour for each, by least
+squares, and exits 1 when one counts (soak_slopes.py), when an epoch lost or repeated a sample, or something is left
+behind.
 """
 
 from __future__ import annotations
@@ -153,7 +154,8 @@ class Soak:
                 churner = self._child("churn.log", lambda: churn(others, self.sessions))
                 visitors.add(churner)
             elif churned and now >= self.warm and math.isinf(self.settled):
-                self.settled = now + min(10, self.length / 20)
+                # V8 gives back half of its heap when the pace falls, and takes it again over some three minutes.
+                self.settled = now + self.length / 10
                 send(list(self.ranks), signal.SIGUSR1)
             elif now - visited >= (self.args.visit_every / WARM if warming else self.args.visit_every) and now > 5:
                 visited = now
