@@ -28,8 +28,8 @@ sys.path[:0] = [str(ROOT / "python" / "src"), str(ROOT / "python" / "tests")]
 import chaos_checks as checks  # noqa: E402
 import chaos_processes as processes  # noqa: E402
 from chaos_rank import Board, Spec, know, tokens_of  # noqa: E402
-from chaos_trial import Plan, Result, Trial, environment, evaluating, plan, start_rank  # noqa: E402
-from tfrecord_writer import write  # noqa: E402
+from chaos_trial import Data, Plan, Result, Trial, environment, evaluating, plan, start_rank  # noqa: E402
+from format_writer import WRITERS, write_shard  # noqa: E402
 
 SAMPLES, SHARDS = 1950, 7  # 2.4 MB; no optimizer batch of the plans divides it, so epochs end inside one
 EVAL_SAMPLES = 7
@@ -45,6 +45,9 @@ def arguments() -> argparse.Namespace:
     add("--trial", type=int, help="only this one: what a failed trial prints")
     add("--seconds", type=float, help="begin no further trial after this time; three are run in any case")
     add("--evaluate", type=int, metavar="RANKS", help="evaluate in every trial, on so many ranks (2 to 8)")
+    add(
+        "--format", default="tfrecord", choices=[*WRITERS, "mixture"], help="of the data; mixture: three of them, mixed"
+    )
     add("--keep", type=Path, help="folder for the files of trials, which stay there")
     add("--no-start-limit", action="store_true", help=f"starts of {START_LIMIT:.0f} s or more are no failure")
     return parser.parse_args()
@@ -55,15 +58,29 @@ def forget_outer_job() -> None:
         del os.environ[name]
 
 
-def make_data(folder: Path, samples: int, shards: int) -> Path:
-    """Shards of unequal size whose rows are functions of their ids."""
+def made_data(scratch: Path, name: str) -> Data:
+    """The data of all trials, in one format or in three."""
+    if name != "mixture":
+        folder = make_data(scratch / "data", SAMPLES, SHARDS, name)
+        return Data(str(folder), tokens_only=name == "megatron")
+    sources = {}
+    for number, (form, weight) in enumerate({"parquet": 0.5, "jsonl": 0.3, "webdataset": 0.2}.items()):
+        first = SAMPLES * number // 3
+        folder = make_data(scratch / form, SAMPLES // 3, SHARDS, form, first)
+        sources[form] = {"path": str(folder), "weight": weight}
+    return Data(None, mix={"sources": sources})
+
+
+def make_data(folder: Path, samples: int, shards: int, form: str = "tfrecord", first: int = 0) -> Path:
+    """Shards of unequal size whose rows are functions of their ids, which begin with `first`."""
     folder.mkdir()
-    numbers = list(range(samples))
+    numbers = list(range(first, first + samples))
     begin = 0
     for shard in range(shards):
         end = samples if shard == shards - 1 else begin + (shard + 1) * 2 * samples // (shards * (shards + 1))
-        write(
-            folder / f"part-{shard}.tfrecord",
+        write_shard(
+            form,
+            folder / f"part-{shard}",
             (
                 {"id": n, "input_ids": tokens_of(n).tolist(), "attention_mask": [1] * len(tokens_of(n))}
                 for n in numbers[begin:end]
@@ -76,7 +93,7 @@ def make_data(folder: Path, samples: int, shards: int) -> Path:
 class Unbroken:
     """The same run on one rank that nobody touches: what the broken one must have been given."""
 
-    def __init__(self, folder: Path, data: Path) -> None:
+    def __init__(self, folder: Path, data: Data) -> None:
         self._folder = folder
         self._data = data
 
@@ -98,11 +115,12 @@ class Unbroken:
             launcher=False,
             polite=True,
             evaluate=None,
-            data=str(self._data),
-            options=wanted.options,
+            data=self._data.path,
+            options=wanted.options | self._data.options,
             state=None,
             step=0,
             environment=environment(job, "200ms"),
+            tokens_only=self._data.tokens_only,
         )
         _, status = os.waitpid(start_rank(spec, 0, Board(1)), 0)
         left = processes.leftovers(job, 6.0)
@@ -121,14 +139,14 @@ def main() -> int:
     home = args.keep or scratch
     home.mkdir(parents=True, exist_ok=True)
     try:
-        data = make_data(scratch / "data", SAMPLES, SHARDS)
+        data = made_data(scratch, args.format)
         evaluation = make_data(scratch / "eval", EVAL_SAMPLES, 2)
         return trials(args, home, data, evaluation)
     finally:
         shutil.rmtree(scratch)
 
 
-def trials(args: argparse.Namespace, home: Path, data: Path, evaluation: Path) -> int:
+def trials(args: argparse.Namespace, home: Path, data: Data, evaluation: Path) -> int:
     unbroken = Unbroken(home, data)
     began = time.monotonic()
     results: list[Result] = []
@@ -150,6 +168,7 @@ def trials(args: argparse.Namespace, home: Path, data: Path, evaluation: Path) -
             failed.append(number)
             print(f"trial {number} FAILED: {wanted.text()}\n{error}", flush=True)
             again = f"--seed {args.seed} --trial {number}" + (f" --evaluate {args.evaluate}" if args.evaluate else "")
+            again += f" --format {args.format}" if args.format != "tfrecord" else ""
             print(f"again: npm run test:chaos -- {again} --keep DIR", flush=True)
             continue
         results.append(result)

@@ -41,6 +41,11 @@ def tokens_of(number: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return (number * 7919 + np.arange(length, dtype=np.int64) * 104_729) % 2_000_003
 
 
+def ids_of(rows: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The ids of rows, from their first tokens: 7919 has an inverse modulo the prime 2 000 003."""
+    return rows[:, 0] * pow(7919, -1, 2_000_003) % 2_000_003
+
+
 @dataclass(frozen=True)
 class Spec:
     """What all ranks of a generation have in common."""
@@ -58,11 +63,12 @@ class Spec:
     launcher: bool  # ranks from the environment, or from arguments: then the agent knows no peers
     polite: bool  # close the loader at the end, or leave that to the interpreter
     evaluate: str | None  # data set of an evaluation every EVAL_EVERY steps
-    data: str
+    data: str | None  # None: `options` has a mix
     options: dict[str, Any]  # of the loader
     state: dict[str, Any] | None
     step: int  # that `state` was taken after
     environment: dict[str, str]
+    tokens_only: bool = False  # the data has no ids: they follow from the first token
 
     @property
     def processes(self) -> int:
@@ -131,7 +137,7 @@ def run(spec: Spec, rank: int, board: Board) -> None:
         batch_size=spec.batch_size,
         global_batch_size=spec.global_batch,
         max_length=MAX_LENGTH,
-        columns=["id", "input_ids", "attention_mask"],
+        columns=[name for name in ("id", "input_ids", "attention_mask") if name != "id" or not spec.tokens_only],
         proof_dir=folder / "proof",
         state=spec.state,
         **common,
@@ -147,6 +153,8 @@ def run(spec: Spec, rank: int, board: Board) -> None:
     while step < spec.steps:
         for micro in range(accum):
             batch = next(batches)
+            if spec.tokens_only:
+                batch["id"] = ids_of(batch["input_ids"])
             check_rows(batch, KNOWN)
             os.write(ids_file, np.array([step + 1, micro, *batch["id"]], np.int64).tobytes())
             board.advance(rank)

@@ -41,6 +41,19 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
+class Data:
+    """What the ranks of a trial read."""
+
+    path: str | None
+    mix: dict[str, Any] | None = None
+    tokens_only: bool = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {} if self.mix is None else {"mix": self.mix}
+
+
+@dataclass(frozen=True)
 class Blow:
     kind: str
     after: float  # of the generation's batches still to come, or seconds since its start
@@ -219,7 +232,7 @@ class Crew:
 
 
 class Trial:
-    def __init__(self, plan: Plan, folder: Path, data: Path, evaluation: Path, samples: int, eval_samples: int) -> None:
+    def __init__(self, plan: Plan, folder: Path, data: Data, evaluation: Path, samples: int, eval_samples: int) -> None:
         self.plan = plan
         self.folder = folder
         self.data = data
@@ -272,7 +285,7 @@ class Trial:
         self.result.worlds.append(world)
         self._since_death = None
         options = dict(plan.options)
-        if plan.fresh_index:
+        if plan.fresh_index and self.data.mix is None:
             options["index_dir"] = str(self.folder / "index")
         return Crew(
             Spec(
@@ -289,11 +302,12 @@ class Trial:
                 launcher=plan.launcher,
                 polite=plan.polite,
                 evaluate=str(self.evaluation) if plan.evaluate else None,
-                data=str(self.data),
-                options=options,
+                data=self.data.path,
+                options=options | self.data.options,
                 state=state,
                 step=step,
                 environment=environment(self.job, plan.grace),
+                tokens_only=self.data.tokens_only,
             )
         )
 
@@ -419,7 +433,8 @@ class Trial:
         if stray:
             raise Wrong(f"left behind in the index: {stray}")
         steps = checks.delivered(self.folder, self.generations, plan.steps, plan.global_batch)
-        checks.check_counts(steps, self.samples, plan.global_batch, plan.options["last"])
+        if self.data.mix is None:
+            checks.check_counts(steps, self.samples, plan.global_batch, plan.options["last"])
         checks.check_same(steps, unbroken)
         checks.check_peers(self.folder, self.generations)
         if plan.evaluate:
