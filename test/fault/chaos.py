@@ -45,9 +45,7 @@ def arguments() -> argparse.Namespace:
     add("--trial", type=int, help="only this one: what a failed trial prints")
     add("--seconds", type=float, help="begin no further trial after this time; three are run in any case")
     add("--evaluate", type=int, metavar="RANKS", help="evaluate in every trial, on so many ranks (2 to 8)")
-    add(
-        "--format", default="tfrecord", choices=[*WRITERS, "mixture"], help="of the data; mixture: three of them, mixed"
-    )
+    add("--format", default="tfrecord", choices=[*WRITERS, "mixture"], help="of the data; mixture: three, mixed")
     add("--keep", type=Path, help="folder for the files of trials, which stay there")
     add("--no-start-limit", action="store_true", help=f"starts of {START_LIMIT:.0f} s or more are no failure")
     return parser.parse_args()
