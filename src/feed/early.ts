@@ -6,6 +6,8 @@ import type { Intake, RowSink } from "./intake.ts";
 import type { GroupMemory } from "./memory.ts";
 import type { RecordRun, Source } from "./source.ts";
 import { RESTART_EVERY } from "../formats/types.ts";
+import type { BlockTable } from "../formats/types.ts";
+import { blockOf } from "./spans.ts";
 import { ROW_COMING } from "./supply.ts";
 
 /** What a session that waits prefers to small reads: a fill of which this little is left. */
@@ -105,27 +107,43 @@ export class EarlyRows {
     return rows > this.patience.rows || rows * (bytes / Math.max(records, 1)) > this.patience.bytes;
   }
 
-  /** Fetches positions not asked for yet, records of one span together. */
+  /** Fetches positions not asked for yet, records of one span or of one block without restarts together. */
   fetch(positions: Iterable<number>): void {
-    const wanted: Wanted[] = [];
+    const byShard = new Map<number, Wanted[]>();
     for (const position of positions) {
       if (this.rows.has(position)) continue;
       this.rows.set(position, ROW_COMING);
-      wanted.push({ position, ...this.source.placeOf(this.sampleAt(position)) });
+      const wanted = { position, ...this.source.placeOf(this.sampleAt(position)) };
+      const others = byShard.get(wanted.shard);
+      if (others === undefined) byShard.set(wanted.shard, [wanted]);
+      else others.push(wanted);
     }
-    if (wanted.length === 0) return;
-    wanted.sort((a, b) => a.shard - b.shard || a.record - b.record);
+    for (const [shard, wanted] of [...byShard].sort(([a], [b]) => a - b)) {
+      wanted.sort((a, b) => a.record - b.record);
+      const table = this.source.tableNow(shard);
+      if (table === undefined) this.intake.during(this.fetchLater(shard, wanted)).catch(this.failed);
+      else this.enqueue(table, wanted);
+    }
+    this.pump();
+  }
+
+  private async fetchLater(shard: number, wanted: Wanted[]): Promise<void> {
+    this.enqueue(await this.source.table(shard), wanted);
+    this.pump();
+  }
+
+  /** `wanted`: of one shard, in order of records. */
+  private enqueue(table: BlockTable, wanted: readonly Wanted[]): void {
     let group: Wanted[] = [];
     for (const next of wanted) {
       const last = group[group.length - 1];
-      if (last !== undefined && (last.shard !== next.shard || next.record - last.record >= RESTART_EVERY)) {
+      if (last !== undefined && !areTogether(table, last.record, next.record)) {
         this.queue.push(group);
         group = [];
       }
       group.push(next);
     }
     this.queue.push(group);
-    this.pump();
   }
 
   close(): void {
@@ -203,4 +221,11 @@ export class EarlyRows {
       if (this.dropped.delete(position)) this.take(position);
     });
   }
+}
+
+/** Are two records of a shard read together? Near ones are; and a block without restarts is read whole for either. */
+function areTogether(table: BlockTable, record: number, next: number): boolean {
+  if (next - record < RESTART_EVERY) return true;
+  const block = blockOf(table, record);
+  return table.restartStart[block] === table.restartStart[block + 1] && next < (table.firstRecord[block + 1] as number);
 }
