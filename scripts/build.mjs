@@ -70,6 +70,9 @@ if (existsSync(join(root, "src", "agent", "main.ts"))) {
     "--minify-whitespace",
     "--minify-syntax",
     "--sourcemap",
+    // Native and optional: taken from node_modules where they are, else their fallbacks.
+    "--external:@toondepauw/node-zstd",
+    "--external:lz4-napi",
     "--banner:js=import{createRequire as athRequire}from'node:module';const require=athRequire(import.meta.url);",
   ]);
   // Into the Python package too: `pip install ./python` carries the agent.
