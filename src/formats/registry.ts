@@ -5,14 +5,16 @@
  * const found = detectFormat(head, "train_000.tfrecord"); // { format, encoding } or undefined
  */
 import { NotFormat } from "./errors.ts";
+import { parquet } from "./parquet/format.ts";
 import { tfrecord } from "./tfrecord/format.ts";
 import type { Detection, Format } from "./types.ts";
 
-export const formats: readonly Format[] = [tfrecord];
+export const formats: readonly Format[] = [tfrecord, parquet];
 
 /** `head`: at least 512 bytes, or the whole file. `name`: path of the shard. */
 export function detectFormat(head: Uint8Array, name: string): ({ format: Format } & Detection) | undefined {
-  for (const format of formats) {
+  // An empty file is a TFRecord shard of no records, unless its name says that another format was to be there.
+  for (const format of head.length === 0 ? formats.toReversed() : formats) {
     const detection = format.detect(head, name);
     if (detection !== undefined) return { format, ...detection };
   }

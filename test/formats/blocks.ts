@@ -42,7 +42,8 @@ export interface TestShard {
 }
 
 export function shardOf(path: string, bytes: Uint8Array): TestShard {
-  return { path, files: [{ path, bytes }] };
+  // A Buffer's `slice` is no copy: damage would stay.
+  return { path, files: [{ path, bytes: new Uint8Array(bytes) }] };
 }
 
 /** The shard as the index opens it. */
