@@ -18,6 +18,8 @@ import { INDEX_VERSION, tableName } from "./index-layout.ts";
 import type { Manifest, ShardTable } from "./index-layout.ts";
 import { StoredIndex, readIndex, readTable } from "./index-read.ts";
 import { IndexWriter } from "./index-write.ts";
+import { judgeOf } from "./judge.ts";
+import type { Judge } from "./judge.ts";
 import { isKnownNonData } from "./non-data.ts";
 import { pastOf, totalsOf } from "./past.ts";
 import { SchemaMerge } from "./schema.ts";
@@ -75,7 +77,7 @@ export async function buildIndex(source: string, options: BuildOptions): Promise
   try {
     await writer?.prepare();
     return await make(
-      { source, root, indexDir, files, fresh, kept, ignored, format: old?.format, before, writer },
+      { found, source, root, indexDir, files, fresh, kept, ignored, format: old?.format, before, writer },
       options,
     );
   } catch (error) {
@@ -85,6 +87,7 @@ export async function buildIndex(source: string, options: BuildOptions): Promise
 }
 
 interface Work {
+  found: Discovered;
   source: string;
   root: string;
   indexDir: string;
@@ -109,7 +112,8 @@ async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
   const rows = new Map(kept.map((row) => [row.path, row]));
   const formats = new Map(kept.map((row) => [row.path, work.format!]));
   for (const row of kept) schema.add(row.path, (await readTable(storage, indexDir, row)).schema);
-  for await (const shard of scanAll(root, fresh, ignored, options)) {
+  const judge = await judgeOf(work.found, storage, kept.length > 0 ? work.format : undefined);
+  for await (const shard of scanAll(root, fresh, ignored, judge, options)) {
     formats.set(shard.row.path, shard.format);
     rows.set(shard.row.path, shard.row);
     schema.add(shard.row.path, shard.table.schema);
@@ -143,6 +147,7 @@ async function* scanAll(
   root: string,
   fresh: readonly FoundShard[],
   ignored: IgnoredFile[],
+  judge: Judge,
   options: BuildOptions,
 ): AsyncGenerator<ScannedShard> {
   const total = fresh.reduce((sum, { version }) => sum + version.size, 0);
@@ -152,6 +157,12 @@ async function* scanAll(
     const { path, version } = found;
     const progress = (bytes: number): void => options.progress?.(before + bytes, total, path);
     try {
+      const why = await judge(path);
+      if (why !== undefined) {
+        ignored.push({ path, why });
+        before += version.size;
+        continue;
+      }
       yield await scanShard(options.storage, root, found, kernels, progress, options.onBad);
       options.onRead?.(path);
     } catch (error) {

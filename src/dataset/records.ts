@@ -12,6 +12,7 @@ import type { Kernels } from "../kernels/kernels.ts";
 import { createKernels } from "../kernels/load.ts";
 import { discover } from "./discover.ts";
 import type { IndexPlace } from "./index-read.ts";
+import { judgeOf } from "./judge.ts";
 import { isKnownNonData } from "./non-data.ts";
 import { findShard, openShard } from "./shard-scan.ts";
 import type { OpenedShard } from "./shard-scan.ts";
@@ -39,11 +40,17 @@ export interface SetRecord {
 export async function* readRecords(source: string, options: ReadOptions): AsyncGenerator<SetRecord> {
   const { storage, from = 0, to = Number.POSITIVE_INFINITY } = options;
   const { root, paths, beside } = await discover(source, storage, options.indexDir);
+  const judge = await judgeOf({ root, paths, beside }, storage);
   const kernels = createKernels(0);
   // Records of the files before.
   let before = 0;
   for (const path of paths) {
     if (before >= to) return;
+    const why = await judge(path);
+    if (why !== undefined) {
+      options.onIgnored?.(path, why);
+      continue;
+    }
     const opened = await openShard(storage, root, await findShard(storage, root, path, beside.get(path)));
     let records = 0;
     try {

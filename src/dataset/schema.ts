@@ -8,6 +8,7 @@ import { SchemaConflict } from "./errors.ts";
 export class SchemaMerge {
   private readonly root: string;
   private readonly seen = new Map<string, { field: Field; path: string }>();
+  private readonly notColumns = new Map<string, string>();
 
   /** `root`: for messages. */
   constructor(root: string) {
@@ -16,10 +17,16 @@ export class SchemaMerge {
 
   /** Throws ATH_SCHEMA_CONFLICT. The order in which shards are added makes no difference to the result. */
   add(path: string, schema: Schema): void {
+    for (const [name, why] of Object.entries(schema.notColumns ?? {})) this.leaveOut(name, why);
     for (const field of schema.fields) {
       const seen = this.seen.get(field.name);
       if (seen === undefined) {
         this.seen.set(field.name, { field: { ...field }, path });
+        continue;
+      }
+      if (seen.field.kind !== field.kind && field.loose === true && seen.field.loose === true) {
+        if (seen.field.kind === "bytes" || field.kind === "bytes") this.leaveOut(field.name, "holds text and numbers");
+        seen.field = mergeFields(asFloat(seen.field), asFloat(field));
         continue;
       }
       if (seen.field.kind !== field.kind) {
@@ -35,9 +42,23 @@ export class SchemaMerge {
 
   /** Fields sorted by name. */
   result(): Schema {
-    const fields = [...this.seen.values()].map(({ field }) => field);
-    return { fields: fields.sort((a, b) => (a.name < b.name ? -1 : 1)) };
+    const fields = [...this.seen.values()].map(({ field }) => field).filter(({ name }) => !this.notColumns.has(name));
+    const schema: Schema = { fields: fields.sort((a, b) => (a.name < b.name ? -1 : 1)) };
+    const left = [...this.notColumns].sort(([a], [b]) => (a < b ? -1 : 1));
+    if (left.length > 0) schema.notColumns = Object.fromEntries(left);
+    return schema;
   }
+
+  /** Of several reasons the first by name counts, so that the order of shards makes no difference. */
+  private leaveOut(name: string, why: string): void {
+    const known = this.notColumns.get(name);
+    this.notColumns.set(name, known === undefined || why < known ? why : known);
+  }
+}
+
+/** What numbers of a loose field are where one shard has fractions. */
+function asFloat({ name, present, minLength, maxLength, values }: Field): Field {
+  return { name, kind: "float", present, minLength, maxLength, values, loose: true };
 }
 
 function mergeFields(a: Field, b: Field): Field {
@@ -50,6 +71,7 @@ function mergeFields(a: Field, b: Field): Field {
     maxLength: Math.max(a.maxLength, b.maxLength),
     values: a.values + b.values,
   };
+  if (a.loose === true && b.loose === true) field.loose = true;
   const min = pick(a.min, b.min, (x, y) => x < y);
   const max = pick(a.max, b.max, (x, y) => x > y);
   if (min !== undefined) field.min = min;

@@ -14,6 +14,7 @@ import { discover } from "./discover.ts";
 import type { Discovered } from "./discover.ts";
 import { VerifyMismatch } from "./errors.ts";
 import { openIndex } from "./index-read.ts";
+import { judgeOf } from "./judge.ts";
 import { isKnownNonData } from "./non-data.ts";
 import { findShard, scanShard } from "./shard-scan.ts";
 import type { FoundShard } from "./shard-scan.ts";
@@ -40,12 +41,14 @@ export async function verify(source: string, options: VerifyOptions): Promise<Ve
   const index = await openIndex(source, options);
   const { root, paths, beside } =
     index === undefined ? await discover(source, storage, options.indexDir) : fromIndex(index);
+  const judge = index === undefined ? await judgeOf({ root, paths, beside }, storage) : undefined;
   const report: VerifyReport = { indexed: index !== undefined, shards: 0, records: 0, bytes: 0, problems: [] };
   const kernels = createKernels(0);
   // Without an index the sizes are not known beforehand.
   let total = index?.totals.bytes ?? 0;
   for (const [shard, path] of paths.entries()) {
     try {
+      if ((await judge?.(path)) !== undefined) continue;
       const found =
         index === undefined ? await findShard(storage, root, path, beside.get(path)) : await indexed(index, shard);
       const { version } = found;

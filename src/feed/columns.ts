@@ -105,6 +105,14 @@ function deliver(name: string, schema: Schema, numeric: Field[], view: ViewReque
         bytes: 4,
       };
     }
+    const why = Object.entries(schema.notColumns ?? {}).find(([other]) => other === name)?.[1];
+    if (why !== undefined) {
+      throw new ColumnUnknown(
+        `field ${name} is no column: it ${why}`,
+        { file },
+        "a column holds numbers, or text, of one kind in all records: leave it out of columns, or write it so",
+      );
+    }
     const found = schema.fields.map((candidate) => candidate.name).join(", ");
     throw new ColumnUnknown(`column ${name} is not in the data: found ${found}`, { file }, "see `athanor inspect`");
   }

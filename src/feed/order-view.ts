@@ -83,5 +83,6 @@ function commonSchema(sources: readonly NamedIndex[], { columns }: ViewRequest):
     }
     return false;
   });
-  return { fields };
+  const { notColumns } = merged.result();
+  return notColumns === undefined ? { fields } : { fields, notColumns };
 }

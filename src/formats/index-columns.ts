@@ -18,7 +18,9 @@ export async function indexColumns(
   for (;;) {
     const next = await blocks.next();
     if (next.done === true) {
-      const { encoding, crc32c, meta, files } = next.value;
+      const { encoding, crc32c, meta, files, notColumns = {}, empty = [] } = next.value;
+      for (const [name, count] of empty) stats.addEmpty(name, count);
+      stats.drop(notColumns);
       const { schema, tokens, total } = stats.finish();
       const table = builder.finish(encoding !== "plain", tokens);
       const content: ShardContent = { encoding, records: builder.records, tokens: total, crc32c, schema, table };

@@ -5,11 +5,12 @@
  * const found = detectFormat(head, "train_000.tfrecord"); // { format, encoding } or undefined
  */
 import { NotFormat } from "./errors.ts";
+import { jsonl } from "./jsonl/format.ts";
 import { parquet } from "./parquet/format.ts";
 import { tfrecord } from "./tfrecord/format.ts";
 import type { Detection, Format } from "./types.ts";
 
-export const formats: readonly Format[] = [tfrecord, parquet];
+export const formats: readonly Format[] = [tfrecord, parquet, jsonl];
 
 /** `head`: at least 512 bytes, or the whole file. `name`: path of the shard. */
 export function detectFormat(head: Uint8Array, name: string): ({ format: Format } & Detection) | undefined {

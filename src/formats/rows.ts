@@ -160,6 +160,8 @@ function wide(values: Column["values"] | undefined): BigInt64Array {
 }
 
 function floats(values: Column["values"] | undefined): Float32Array | Float64Array {
+  // A shard can have integers where the set has fractions (`Field.loose`); `set` takes i32 as they are.
+  if (values instanceof BigInt64Array) return Float64Array.from(values, Number);
   return (values ?? new Float32Array(0)) as Float32Array | Float64Array;
 }
 

@@ -21,6 +21,7 @@ interface Seen {
 export class ColumnStats {
   private readonly file: string;
   private readonly seen = new Map<string, Seen>();
+  private readonly notColumns: { [name: string]: string } = {};
   private blocks = 0;
 
   /** `file`: for messages. */
@@ -44,6 +45,22 @@ export class ColumnStats {
     }
   }
 
+  /** Records of earlier blocks with an empty list of a field whose kind was not known then. */
+  addEmpty(name: string, records: number): void {
+    const { field } = this.seen.get(name) ?? {};
+    if (field === undefined) return;
+    field.present += records;
+    field.minLength = 0;
+  }
+
+  /** Fields that have turned out to be no columns. */
+  drop(notColumns: Readonly<Record<string, string>>): void {
+    for (const [name, why] of Object.entries(notColumns)) {
+      this.seen.delete(name);
+      Object.defineProperty(this.notColumns, name, { value: why, enumerable: true, configurable: true });
+    }
+  }
+
   /** Fields by name; tokens of each block: values of the int64 field with most of them, by name if equal. */
   finish(): { schema: Schema; tokens: Float64Array; total: number } {
     const byName = [...this.seen.values()].sort((a, b) => (a.field.name < b.field.name ? -1 : 1));
@@ -53,18 +70,23 @@ export class ColumnStats {
     }
     const tokens = new Float64Array(this.blocks);
     for (const [block, values] of token?.perBlock ?? []) tokens[block] = values;
-    return { schema: { fields: byName.map(finished) }, tokens, total: token?.field.values ?? 0 };
+    const schema: Schema = { fields: byName.map(finished) };
+    if (Object.keys(this.notColumns).length > 0) schema.notColumns = this.notColumns;
+    return { schema, tokens, total: token?.field.values ?? 0 };
   }
 
-  private entry(name: string, { kind }: Column): Seen {
+  private entry(name: string, { kind, loose }: Column): Seen {
     const known = this.seen.get(name);
     if (known === undefined) {
       const field: Field = { name, kind, present: 0, minLength: 0, maxLength: 0, values: 0 };
+      if (loose === true) field.loose = true;
       const fresh: Seen = { field, min: 0n, max: 0n, prefix: true, perBlock: new Map() };
       this.seen.set(name, fresh);
       return fresh;
     }
-    if (known.field.kind !== kind) {
+    if (known.field.kind !== kind && loose === true && kind !== "bytes" && known.field.kind !== "bytes") {
+      known.field.kind = "float";
+    } else if (known.field.kind !== kind) {
       throw new FeatureKind(
         `feature ${JSON.stringify(name)} holds a list of ${kind}, expected ${known.field.kind}`,
         { file: this.file },

@@ -18,7 +18,17 @@ import type { Encoding } from "./types.ts";
 
 /** zlib names a fault only by the piece in which it lies, so pieces are small: 64 KiB takes about 0.3 ms. */
 const PIECE = 64 * 1024;
+/** CRC32 and size behind a gzip stream. */
+const TRAILER = 8;
 const REMEDY = "the file is damaged or was not copied to its end: copy it again";
+
+/** A decoder that runs along a stream; `InflateStream` says what each does. */
+export type RunningStream = Pick<InflateStream, "push" | "readSome" | "readInto" | "skip" | "abort" | "destroy">;
+
+/** The decoder of an encoding that is not `plain`. */
+export function openStream(encoding: Encoding, file: string, need: () => void): RunningStream {
+  return new InflateStream(encoding, file, need);
+}
 
 export class InflateStream {
   private readonly file: string;
@@ -59,7 +69,10 @@ export class InflateStream {
       this.checkTail(bytes, this.written);
       this.written += bytes.length;
     } else {
-      for (let at = 0; at < bytes.length; at += PIECE) this.queue.push(bytes.subarray(at, at + PIECE));
+      // The trailer on its own: where its checksum is wrong, all bytes before it have come out.
+      const body = last ? Math.max(0, bytes.length - TRAILER) : bytes.length;
+      for (let at = 0; at < body; at += PIECE) this.queue.push(bytes.subarray(at, Math.min(body, at + PIECE)));
+      if (body < bytes.length) this.queue.push(bytes.subarray(body));
       this.pump();
     }
     this.signal();

@@ -41,10 +41,17 @@ export interface Field {
   max?: string;
   /** int64 only: every list is ones followed by zeros (an attention mask that a length can stand for). */
   prefixMask?: boolean;
+  /**
+   * The kind was found in the values, as in JSON, which has numbers only: integers here and fractions there are one float field.
+   * Numbers here and text there make no column.
+   */
+  loose?: boolean;
 }
 
 export interface Schema {
   fields: Field[];
+  /** Names that records have and that are no columns (objects, mixed kinds), with the reason: for whoever asks for one. */
+  notColumns?: { [name: string]: string };
 }
 
 /**
@@ -252,6 +259,8 @@ export interface Column {
   ends: Uint32Array;
   /** One byte a record, 0: the record does not have the field (null). Absent: all have it. */
   present?: Uint8Array;
+  /** The kind was found in the values: see `Field.loose`. */
+  loose?: boolean;
 }
 
 export interface BlockColumns {
@@ -271,7 +280,10 @@ export interface ScannedBlock {
   columns: BlockColumns;
   /** Where record i of the block begins in the file (in the decompressed stream). Absent: not known by the byte. */
   offsets?: ArrayLike<number>;
-  /** Record i for eyes (`cat`): text as strings, scalars as such. Absent: made of the columns, every field a list. */
+  /**
+   * Record i for eyes (`cat`): text as strings, scalars as such. Absent: made of the columns, every field a list. Until the next
+   * block is asked for.
+   */
   record?: (i: number) => { readonly [field: string]: Value };
 }
 
@@ -281,6 +293,10 @@ export interface ScanEnd {
   crc32c: number;
   meta?: ShardMeta;
   files?: ShardFile[];
+  /** See `Schema`. A field can have been a column of the first blocks. */
+  notColumns?: { [name: string]: string };
+  /** Records with an empty list in blocks before the one in which the kind of their field was found, by field. */
+  empty?: ReadonlyMap<string, number>;
 }
 
 /** A format that decodes blocks into typed columns. */

@@ -218,10 +218,26 @@ function compare(
       continue;
     }
     for (const name of names) {
-      const expected = rowOf(columns.fields.get(name), i);
-      assert.deepEqual(rowOf(found.fields.get(name), i - from), expected, `${where}, record ${i}, field ${name}`);
+      const [a, b] = [found.fields.get(name), columns.fields.get(name)];
+      if (sameRow(a, i - from, b, i)) continue;
+      const [row, expected] = [rowOf(a, i - from), rowOf(b, i)];
+      // Integers of early blocks can be those of a field that is float in the end.
+      if (b?.loose === true && b.kind === "int64" && a?.kind === "float") {
+        assert.deepEqual(row, expected?.map(Number), `${where}, record ${i}, field ${name}`);
+      } else assert.deepEqual(row, expected, `${where}, record ${i}, field ${name}`);
     }
   }
+}
+
+/** The quick way: equal bytes. */
+function sameRow(a: Column | undefined, i: number, b: Column | undefined, k: number): boolean {
+  if (a === undefined || b === undefined || a.values.constructor !== b.values.constructor) return false;
+  if ((a.present?.[i] === 0) !== (b.present?.[k] === 0)) return false;
+  const bytes = ({ values, ends }: Column, at: number): Uint8Array => {
+    const row = values.subarray(at === 0 ? 0 : ends[at - 1]!, ends[at]);
+    return new Uint8Array(row.buffer, row.byteOffset, row.byteLength);
+  };
+  return Buffer.compare(bytes(a, i), bytes(b, k)) === 0;
 }
 
 /** A record's values of one field; null where it has none. */
