@@ -120,7 +120,7 @@ def test_random_records_are_read_as_python_reads_them(tmp_path: Path) -> None:
 
 
 def shards(folder: Path) -> list[dict[str, Any]]:
-    """Lines, an array, gzip and Zstandard, with blank lines, nulls and fractions that come late; the records in order."""
+    """Lines, an array, gzip and Zstandard, with blank lines, nulls and fractions that come late; all records."""
     rng = random.Random(3)
     records = []
     for number, ending in enumerate(["jsonl", "json", "jsonl.gz", "ndjson"]):
