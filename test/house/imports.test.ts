@@ -10,6 +10,7 @@ const ROOMS = [
   "storage",
   "lustre",
   "kernels",
+  "tokenizer",
   "formats",
   "order",
   "dataset",
@@ -29,6 +30,7 @@ const ROOMS = [
 /** Rooms that know nothing of sockets, files or clocks (design §3), and what of Node they may use all the same. */
 const PURE: Record<string, RegExp> = {
   order: /^node:(crypto|buffer|util)$/,
+  tokenizer: /^node:(crypto|buffer)$/,
   formats: /^node:(zlib|buffer|util)$/,
   kernels: /^node:(fs|fs\/promises|url|path|buffer|util)$/, // loads its own .wasm
 };
