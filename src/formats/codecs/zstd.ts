@@ -94,6 +94,27 @@ export function zstdDecompress(bytes: Uint8Array, size: number): Uint8Array {
   return exact((whole ?? new Uint8Array(0)).subarray(0, done), size);
 }
 
+/** Where the size is not known (strings in array chunks): all that the frames hold, `limit` bytes at most. */
+export function zstdDecompressTo(bytes: Uint8Array, limit: number): Uint8Array {
+  const input = Buffer.from(bytes);
+  const parts: Uint8Array[] = [];
+  let done = 0;
+  for (let at = 0; at < input.length;) {
+    const { end, most } = frameAt(input, at);
+    if (input.readUInt32LE(at) === MAGIC) {
+      const frame = input.subarray(at, end);
+      const told = contentSize(frame) ?? Math.min(most, limit - done);
+      if (told > limit - done) throw new Error(`a frame of ${told} bytes, expected ${limit - done} at most`);
+      const part = decode(frame, told);
+      if (part.length > limit - done) throw new Error(`more than the ${limit} bytes expected`);
+      done += part.length;
+      parts.push(part);
+    }
+    at = end;
+  }
+  return parts.length === 1 ? parts[0]! : Buffer.concat(parts);
+}
+
 function exact(bytes: Uint8Array, size: number): Uint8Array {
   if (bytes.length !== size) throw new Error(`decompressed to ${bytes.length} bytes, expected ${size}`);
   return bytes;
