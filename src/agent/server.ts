@@ -7,7 +7,7 @@ import { createServer } from "node:net";
 import type { Server as NetServer } from "node:net";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { formatDuration } from "../base/units.ts";
+import { formatDuration, formatNumber } from "../base/units.ts";
 import { Decoders } from "../feed/decoders.ts";
 import { PATIENCE } from "../feed/early.ts";
 import { Budget } from "../feed/budget.ts";
@@ -205,6 +205,13 @@ export class Server implements House {
     const left = [...new Set(names)].filter((name) => !delivered.has(name));
     if (hello.view.columns === null && left.length > 0)
       warnings.push(`not delivered (text or bytes): ${left.join(", ")}`);
+    for (const source of sources) {
+      const missing = source?.source.index.missing;
+      if (missing === undefined) continue;
+      warnings.push(
+        `chunks of arrays are missing and read as fill values: ${formatNumber(missing.chunks, "chunk")}, the first ${missing.path}: ${missing.what}`,
+      );
+    }
     return warnings;
   }
 
@@ -236,7 +243,12 @@ export class Server implements House {
       storage: this.storage.stats(),
       ...(group === undefined
         ? {}
-        : { stages: group.view.clocks, shardsOpened: shardsOpened(group), waits: group.waits() }),
+        : {
+            stages: group.view.clocks,
+            shardsOpened: shardsOpened(group),
+            missingChunks: missingChunks(group),
+            waits: group.waits(),
+          }),
     };
   }
 
@@ -321,6 +333,10 @@ function nameOf(hello: Hello, other: Hello): string {
 /** Is a session of it open, or does a client still wait for one? */
 function isAlive({ users, waiting }: Room): boolean {
   return users > waiting.size || [...waiting].some((waiter) => waiter.alive());
+}
+
+function missingChunks(group: Group): number {
+  return group.view.sources.reduce((sum, source) => sum + (source?.source.index.missing?.chunks ?? 0), 0);
 }
 
 function shardsOpened(group: Group): number {

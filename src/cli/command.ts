@@ -5,6 +5,8 @@
 import { once } from "node:events";
 import type { Command } from "commander";
 import { Progress } from "../base/progress.ts";
+import { formatNumber } from "../base/units.ts";
+import type { MissingChunks } from "../dataset/types.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 
@@ -56,6 +58,12 @@ export async function printLine(line: string): Promise<void> {
 }
 
 /** Columns side by side, the first to the left, the others to the right. */
+/** One line of chunks that no file holds. */
+export function missingText({ chunks, path, what }: MissingChunks): string {
+  const more = chunks > 1 ? `, and ${formatNumber(chunks - 1, "other chunk")}` : "";
+  return `missing, read as fill values: ${path}: ${what}${more}`;
+}
+
 export function tableText(rows: readonly (readonly string[])[], indent = "  "): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   const line = (row: readonly string[]): string =>

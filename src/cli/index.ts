@@ -6,12 +6,13 @@ import type { ErrorRecord } from "../base/errors.ts";
 import { formatCount, formatNumber, formatSize } from "../base/units.ts";
 import { adoptIndex } from "../dataset/index-adopt.ts";
 import { buildIndex } from "../dataset/index-build.ts";
-import { printLine, wantsJson, withProgress, withStorage } from "./command.ts";
+import { missingText, printLine, wantsJson, withProgress, withStorage } from "./command.ts";
 
 interface Flags {
   indexDir?: string;
   rebuild?: boolean;
   adopt?: boolean;
+  strictChunks?: boolean;
   onCorrupt: "error" | "keep";
 }
 
@@ -22,6 +23,7 @@ export function register(program: Command): void {
     .argument("<path>", "folder, file or glob of shards")
     .option("--index-dir <dir>", "where the index goes when the data is read-only (default: .athanor beside the data)")
     .option("--rebuild", "read every shard again")
+    .option("--strict-chunks", "arrays: a chunk that no file holds is an error (by default it reads as the fill value)")
     .option("--adopt", "the data is a copy with its index: check sizes and one record a shard instead of reading all")
     .addOption(
       new Option(
@@ -44,12 +46,13 @@ export function register(program: Command): void {
             progress,
             indexDir: flags.indexDir,
             rebuild: flags.rebuild === true,
+            strictChunks: flags.strictChunks === true,
             onRead: (shard) => read.push(shard),
             ...(keep && { onBad: (fault) => bad.push(fault.toRecord()) }),
           }),
         ),
       );
-      const { root, format, totals, fingerprint, ignored } = index;
+      const { root, format, totals, fingerprint, ignored, missing } = index;
       if (json) {
         await printLine(
           JSON.stringify({
@@ -59,6 +62,7 @@ export function register(program: Command): void {
             fingerprint,
             read: read.length,
             ignored,
+            missingChunks: missing?.chunks ?? 0,
             bad: bad.map(({ exit: _, ...fault }) => fault),
           }),
         );
@@ -72,6 +76,7 @@ export function register(program: Command): void {
         `${root}: ${format}, ${formatNumber(totals.shards, "shard")} (${formatCount(read.length)} read now), ` +
           `${formatNumber(totals.records, "record")}, ${formatNumber(totals.tokens, "token")}, ${formatSize(totals.bytes)}`,
       );
+      if (missing !== undefined) await printLine(missingText(missing));
       await printLine(`fingerprint ${fingerprint}`);
     });
 }

@@ -7,7 +7,7 @@ import { Usage } from "../base/usage.ts";
 import { inspect } from "../dataset/inspect.ts";
 import type { Inspection, ReadingPlan } from "../dataset/inspect.ts";
 import type { Field } from "../formats/types.ts";
-import { printLine, tableText, wantsJson, withProgress, withStorage } from "./command.ts";
+import { missingText, printLine, tableText, wantsJson, withProgress, withStorage } from "./command.ts";
 
 interface Flags {
   indexDir?: string;
@@ -36,7 +36,7 @@ export function register(program: Command): void {
 }
 
 function asJson({ index, indexed, reading, samples }: Inspection): object {
-  const { root, format, totals, schema, fingerprint, ignored } = index;
+  const { root, format, totals, schema, fingerprint, ignored, missing } = index;
   const meanTokens = totals.records === 0 ? 0 : totals.tokens / totals.records;
   return {
     root,
@@ -48,6 +48,7 @@ function asJson({ index, indexed, reading, samples }: Inspection): object {
     schema,
     reading: reading ?? null,
     ignored,
+    missingChunks: missing?.chunks ?? 0,
     samples: samples.map(plainValue),
   };
 }
@@ -68,6 +69,7 @@ function asText({ index, indexed, reading, samples }: Inspection): string {
   for (const values of samples) lines.push(shorten(valueJson(asWords(values))));
   if (samples.length > 0) lines.push("");
   lines.push(...(reading === undefined ? ["there are no records to read"] : readingLines(reading)));
+  if (index.missing !== undefined) lines.push(missingText(index.missing));
   for (const { path, why } of ignored) lines.push(`ignored ${path}: ${why}`);
   return lines.join("\n");
 }

@@ -11,17 +11,22 @@ export function register(program: Command): void {
     .description("check every byte: record checksums, sizes, and what the index says")
     .argument("<path>", "folder, file or glob of shards")
     .option("--index-dir <dir>", "where the index lies when the data is read-only")
-    .action(async (path: string, flags: { indexDir?: string }, command: Command) => {
+    .option("--strict-chunks", "arrays: a chunk that no file holds is a problem (by default it is counted)")
+    .action(async (path: string, flags: { indexDir?: string; strictChunks?: boolean }, command: Command) => {
       const json = wantsJson(command);
       const report = await withStorage((storage) =>
-        withProgress("verifying", json, (progress) => verify(path, { storage, progress, indexDir: flags.indexDir })),
+        withProgress("verifying", json, (progress) =>
+          verify(path, { storage, progress, indexDir: flags.indexDir, strictChunks: flags.strictChunks === true }),
+        ),
       );
-      const { problems, indexed, shards, records, bytes } = report;
+      const { problems, indexed, shards, records, bytes, missingChunks } = report;
       if (json) {
         await printLine(JSON.stringify({ ...report, problems: problems.map(({ exit: _, ...problem }) => problem) }));
       } else {
         for (const problem of problems)
           await printLine(`${AthanorError.fromRecord(problem).message} [${problem.code}]`);
+        if (missingChunks > 0)
+          await printLine(`${formatNumber(missingChunks, "chunk")} of arrays missing: they read as fill values`);
         await printLine(
           `${formatNumber(shards, "shard")}, ${formatNumber(records, "record")}, ${formatSize(bytes)} checked` +
             `${indexed ? " against the index" : " (there is no index)"}: ${problems.length === 0 ? "no problem" : `${problems.length} with problems`}`,

@@ -1,5 +1,5 @@
 /**
- * Discover: which files a source names. A source is a folder (all plain files below it), one file, or a glob
+ * Discover: which files a source names. A source is a folder (all plain files below it), one file, a Zarr folder, or a glob
  * (`*`, `?`, `[a-z]`, `{a,b}`, `**` for any folders). Hidden names, `.athanor` among them, are left out.
  * Looks at names only; which of the files are shards is decided by their content (`index-build.ts`).
  *
@@ -9,6 +9,7 @@
 import { createHash } from "node:crypto";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { groupFiles } from "../formats/groups.ts";
+import { FOLDER_MARKS } from "../storage/types.ts";
 import type { Storage } from "../storage/types.ts";
 import { NoShards, SourceUnsupported } from "./errors.ts";
 import { isUnfinished } from "./non-data.ts";
@@ -37,7 +38,7 @@ export async function discover(source: string, storage: Storage, indexDir?: stri
     );
   }
   const path = resolve(source);
-  const { root, paths } = await files(source, path, storage);
+  const { root, paths } = besideShard(await files(source, path, storage));
   const fallback = root === path ? join(root, INDEX_FOLDER) : join(root, INDEX_FOLDER, "sets", setName(root, path));
   const folder = indexDir === undefined ? fallback : resolve(indexDir);
   // An index folder inside the data whose name is not hidden.
@@ -51,12 +52,21 @@ export async function discover(source: string, storage: Storage, indexDir?: stri
   return { root, indexDir: folder, paths: groups.map((group) => group.path), beside };
 }
 
+/** A root that is itself a shard is named from the folder above it. */
+function besideShard(found: { root: string; paths: string[] }): { root: string; paths: string[] } {
+  const { root, paths } = found;
+  if (!paths.some((path) => FOLDER_MARKS.includes(path))) return found;
+  return { root: dirname(root), paths: paths.map((path) => `${basename(root)}/${path}`) };
+}
+
 async function files(source: string, path: string, storage: Storage): Promise<{ root: string; paths: string[] }> {
   // A path that exists is never taken for a glob, whatever characters are in its name.
   const kind = await kindOf(path, storage);
   if (kind === "folder") {
     return { root: path, paths: (await storage.names(path)).filter((name) => !isUnfinished(name)) };
   }
+  // Metadata of Zarr stand for their folder.
+  if (kind === "file" && FOLDER_MARKS.includes(basename(path))) return files(source, dirname(path), storage);
   if (kind === "file") return { root: dirname(path), paths: [basename(path)] };
   const parts = path.split("/");
   const first = parts.findIndex((part) => /[*?[{]/.test(part));

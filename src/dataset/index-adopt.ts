@@ -68,9 +68,12 @@ export async function adoptIndex(
     progress?.(number + 1, index.shards.length, row.path);
   }
   if (adopted > 0) {
-    const { format, fingerprint, totals, schema, ignored } = index;
+    const { format, fingerprint, totals, schema, ignored, missing } = index;
     await writer.prepare();
-    await writer.publish({ version: INDEX_VERSION, format, fingerprint, totals, schema, ignored }, shards);
+    await writer.publish(
+      { version: INDEX_VERSION, format, fingerprint, totals, schema, ignored, ...(missing && { missing }) },
+      shards,
+    );
   }
   return { index: { ...index, shards, shardTable: (shard) => index.shardTable(shard) }, adopted };
 }

@@ -20,6 +20,7 @@ import { StoredIndex, readIndex, readTable } from "./index-read.ts";
 import { IndexWriter } from "./index-write.ts";
 import { judgeOf } from "./judge.ts";
 import type { Judge } from "./judge.ts";
+import { MissingCount, refuseMissing } from "./missing-chunks.ts";
 import { isKnownNonData } from "./non-data.ts";
 import { pastOf, totalsOf } from "./past.ts";
 import { SchemaMerge } from "./schema.ts";
@@ -42,6 +43,8 @@ export interface BuildOptions {
    * are read now. @default the first bad record is thrown
    */
   onBad?: ((fault: AthanorError) => void) | undefined;
+  /** A chunk of an array that no file holds is an error. @default false: it reads as the fill value, and is counted */
+  strictChunks?: boolean;
   /** Told of each shard that was read, in order of paths. */
   onRead?: (path: string) => void;
 }
@@ -71,7 +74,10 @@ export async function buildIndex(source: string, options: BuildOptions): Promise
   const fresh = files.filter((file) => !isKnown(file) && !passed.has(file.path));
   const kept = files.filter(isKnown).map(({ path }) => known.get(path)!);
   const asBefore = old !== undefined && kept.length === old.shards.length && ignored.length === old.ignored.length;
-  if (asBefore && fresh.length === 0) return old;
+  if (asBefore && fresh.length === 0) {
+    if (options.strictChunks === true) refuseMissing(root, old.missing);
+    return old;
+  }
 
   const writer = options.write === false ? undefined : new IndexWriter(indexDir, source);
   try {
@@ -109,14 +115,20 @@ async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
   // Block tables of a large set do not fit in memory; they are kept only when there is no file to read them from.
   const tables = new Map<string, ShardTable>();
   const schema = new SchemaMerge(root);
+  const missing = new MissingCount();
   const rows = new Map(kept.map((row) => [row.path, row]));
   const formats = new Map(kept.map((row) => [row.path, work.format!]));
-  for (const row of kept) schema.add(row.path, (await readTable(storage, indexDir, row)).schema);
+  for (const row of kept) {
+    const stored = await readTable(storage, indexDir, row);
+    schema.add(row.path, stored.schema);
+    missing.add(row.path, stored.meta);
+  }
   const judge = await judgeOf(work.found, storage, kept.length > 0 ? work.format : undefined);
   for await (const shard of scanAll(root, fresh, ignored, judge, options)) {
     formats.set(shard.row.path, shard.format);
     rows.set(shard.row.path, shard.row);
     schema.add(shard.row.path, shard.table.schema);
+    missing.add(shard.row.path, shard.table.meta);
     if (writer === undefined) tables.set(shard.row.path, shard.table);
     else await writer.writeTable(shard.table);
   }
@@ -126,6 +138,7 @@ async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
     const { path, why } = ignored[0]!;
     throw new NoShards(`none of ${files.length} files is a shard; ${path}: ${why}`, { file: source });
   }
+  if (options.strictChunks === true) refuseMissing(root, missing.found);
   const past = pastOf(before, shards);
   const manifest: Manifest = {
     version: INDEX_VERSION,
@@ -135,6 +148,7 @@ async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
     schema: schema.result(),
     ignored: ignored.sort((a, b) => Buffer.compare(Buffer.from(a.path), Buffer.from(b.path))),
     ...(past.length > 0 ? { past } : {}),
+    ...(missing.found === undefined ? {} : { missing: missing.found }),
   };
   await writer?.publish(manifest, shards);
   return new StoredIndex({ root, manifest, shards }, async (shard) => {

@@ -24,7 +24,7 @@ import { createHash } from "node:crypto";
 import { crc32c } from "../base/crc32c.ts";
 import type { BlockTable, Encoding, Schema } from "../formats/types.ts";
 import { IndexCorrupt } from "./errors.ts";
-import type { DatasetIndex, IgnoredFile, PastSet, ShardRow, StoredTable } from "./types.ts";
+import type { DatasetIndex, IgnoredFile, MissingChunks, PastSet, ShardRow, StoredTable } from "./types.ts";
 
 export const INDEX_VERSION = 2;
 export const RUN_BLOCKS = 64;
@@ -46,6 +46,8 @@ export interface Manifest {
   ignored: IgnoredFile[];
   /** Absent where no shard was ever appended. */
   past?: PastSet[];
+  /** Absent where all chunks of arrays are there. */
+  missing?: MissingChunks;
 }
 
 /** A shard's block table with what ties it to the shard. */

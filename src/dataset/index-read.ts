@@ -16,7 +16,7 @@ import { IndexCorrupt, IndexStale, indexCommand } from "./errors.ts";
 import { decodeShards, decodeTable, tableName } from "./index-layout.ts";
 import type { Manifest, ShardTable } from "./index-layout.ts";
 import { isKnownNonData } from "./non-data.ts";
-import type { DatasetIndex, IgnoredFile, PastSet, ShardRow } from "./types.ts";
+import type { DatasetIndex, IgnoredFile, MissingChunks, PastSet, ShardRow } from "./types.ts";
 
 export interface IndexPlace {
   storage: Storage;
@@ -94,6 +94,7 @@ export class StoredIndex implements DatasetIndex {
   readonly totals: DatasetIndex["totals"];
   readonly fingerprint: string;
   readonly past: PastSet[];
+  readonly missing: MissingChunks | undefined;
   private readonly load: (shard: ShardRow) => Promise<ShardTable>;
   private readonly tables = new Map<number, Promise<ShardTable>>();
 
@@ -106,6 +107,7 @@ export class StoredIndex implements DatasetIndex {
     this.totals = manifest.totals;
     this.fingerprint = manifest.fingerprint;
     this.past = manifest.past ?? [];
+    this.missing = manifest.missing;
     this.load = load;
   }
 

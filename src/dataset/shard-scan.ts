@@ -1,11 +1,13 @@
 /**
  * Reads one shard whole, once: its format by content, every checksum, and what the index stores of it.
  */
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import type { AthanorError } from "../base/errors.ts";
-import { detectFormat, formats } from "../formats/registry.ts";
+import { detectFormat } from "../formats/registry.ts";
+import { tfrecord } from "../formats/tfrecord/format.ts";
 import type { Format, ShardContent, ShardFile, ShardFiles } from "../formats/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
+import { FOLDER_MARKS } from "../storage/types.ts";
 import type { ObjectVersion, ReadableObject, Storage } from "../storage/types.ts";
 import { RUN_BLOCKS } from "./index-layout.ts";
 import type { ShardTable } from "./index-layout.ts";
@@ -13,6 +15,8 @@ import type { ShardRow } from "./types.ts";
 
 /** Enough for every format to know its own. */
 const HEAD_BYTES = 4096;
+/** Stats in flight: a Zarr folder has as many files as chunks. */
+const CONCURRENT_STATS = 16;
 
 export interface ScannedShard {
   format: string;
@@ -24,8 +28,8 @@ export interface ScannedShard {
 async function formatOf(object: ReadableObject, name: string): Promise<Format> {
   const head = new Uint8Array(Math.min(HEAD_BYTES, object.size));
   await object.readInto(head, 0);
-  // A file of no format goes to the first one, whose `index` refuses it and says what the file is (ATH_NOT_FORMAT).
-  return detectFormat(head, name)?.format ?? formats[0]!;
+  // A file of no format goes to this one, whose `index` refuses it and says what the file is (ATH_NOT_FORMAT).
+  return detectFormat(head, name)?.format ?? tfrecord;
 }
 
 /** A shard as it is found. */
@@ -49,9 +53,10 @@ export async function findShard(
   const { kind, ...version } = await storage.stat(join(root, path));
   if (beside === undefined) return { path, version, folder: false, beside: [] };
   const files: ShardFile[] = [];
-  for (const other of beside) {
-    const { size, mtimeNs } = await storage.stat(join(root, other));
-    files.push({ path: other, size, mtimeNs: String(mtimeNs) });
+  for (let from = 0; from < beside.length; from += CONCURRENT_STATS) {
+    const some = beside.slice(from, from + CONCURRENT_STATS);
+    const versions = await Promise.all(some.map((other) => storage.stat(join(root, other))));
+    versions.forEach(({ size, mtimeNs }, i) => files.push({ path: some[i]!, size, mtimeNs: String(mtimeNs) }));
   }
   return kind === "file"
     ? { path, version, folder: false, beside: files }
@@ -105,11 +110,13 @@ export interface OpenedShard {
 /** Opens a shard and finds its format, by its content. */
 export async function openShard(storage: Storage, root: string, found: FoundShard): Promise<OpenedShard> {
   const { path, version, folder, beside } = found;
+  // Of a folder its metadata, which its files cannot be read without.
+  const own = folder ? (beside.find((file) => FOLDER_MARKS.includes(basename(file.path))) ?? beside[0]!) : undefined;
   const open = (file: ShardFile): Promise<ReadableObject> =>
     storage.open(join(root, file.path), { size: file.size, mtimeNs: BigInt(file.mtimeNs) });
-  const object = folder ? await open(beside[0]!) : await storage.open(join(root, path), version);
+  const object = own !== undefined ? await open(own) : await storage.open(join(root, path), version);
   try {
-    return { format: await formatOf(object, path), shard: { object, path, beside, open } };
+    return { format: await formatOf(object, own?.path ?? path), shard: { object, path, beside, open } };
   } catch (error) {
     await object.close();
     throw error;

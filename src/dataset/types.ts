@@ -43,6 +43,14 @@ export interface StoredTable {
   folder?: boolean;
 }
 
+/** Chunks of arrays that no file holds, in all shards. */
+export interface MissingChunks {
+  chunks: number;
+  /** The first of them: its shard, and which it is, in words. */
+  path: string;
+  what: string;
+}
+
 export interface DatasetIndex {
   /** Absolute folder (or URI) that shard paths are relative to. */
   root: string;
@@ -56,6 +64,8 @@ export interface DatasetIndex {
   fingerprint: string;
   /** What it was before shards were appended, the newest last. */
   past: PastSet[];
+  /** Undefined: none. They read as fill values. */
+  missing?: MissingChunks | undefined;
   /** The block table of one shard with what belongs to it; read when first asked for, then kept. */
   shardTable(shard: number): Promise<StoredTable>;
 }

@@ -15,14 +15,17 @@ import type { Discovered } from "./discover.ts";
 import { VerifyMismatch } from "./errors.ts";
 import { openIndex } from "./index-read.ts";
 import { judgeOf } from "./judge.ts";
+import { MissingCount, missingError } from "./missing-chunks.ts";
 import { isKnownNonData } from "./non-data.ts";
 import { findShard, scanShard } from "./shard-scan.ts";
 import type { FoundShard } from "./shard-scan.ts";
-import type { DatasetIndex } from "./types.ts";
+import type { DatasetIndex, MissingChunks } from "./types.ts";
 
 export interface VerifyOptions {
   storage: Storage;
   indexDir?: string | undefined;
+  /** Missing chunks are a problem. @default false */
+  strictChunks?: boolean;
   progress?: (done: number, total: number, path: string) => void;
 }
 
@@ -33,6 +36,8 @@ export interface VerifyReport {
   /** Without the bad ones, and without those of shards that could not be read to the end. */
   records: number;
   bytes: number;
+  /** Chunks of arrays that no file holds; they read as fill values. */
+  missingChunks: number;
   problems: ErrorRecord[];
 }
 
@@ -42,7 +47,14 @@ export async function verify(source: string, options: VerifyOptions): Promise<Ve
   const { root, paths, beside } =
     index === undefined ? await discover(source, storage, options.indexDir) : fromIndex(index);
   const judge = index === undefined ? await judgeOf({ root, paths, beside }, storage) : undefined;
-  const report: VerifyReport = { indexed: index !== undefined, shards: 0, records: 0, bytes: 0, problems: [] };
+  const report: VerifyReport = {
+    indexed: index !== undefined,
+    shards: 0,
+    records: 0,
+    bytes: 0,
+    missingChunks: 0,
+    problems: [],
+  };
   const kernels = createKernels(0);
   // Without an index the sizes are not known beforehand.
   let total = index?.totals.bytes ?? 0;
@@ -54,11 +66,19 @@ export async function verify(source: string, options: VerifyOptions): Promise<Ve
       const { version } = found;
       if (index === undefined) total += version.size;
       const progress = (bytes: number): void => options.progress?.(report.bytes + bytes, total, path);
-      const onBad = (fault: AthanorError): void => void report.problems.push(toErrorRecord(fault));
-      const records = await verifyShard({ storage, root, found, kernels, progress, onBad }, index, shard);
+      // Rows of one damaged chunk share their fault.
+      let last: AthanorError | undefined;
+      const onBad = (fault: AthanorError): void => {
+        if (fault !== last) report.problems.push(toErrorRecord(fault));
+        last = fault;
+      };
+      const { records, missing } = await verifyShard({ storage, root, found, kernels, progress, onBad }, index, shard);
+      report.missingChunks += missing?.chunks ?? 0;
       report.records += records;
       report.bytes += version.size;
       report.shards++;
+      if (options.strictChunks === true && missing !== undefined)
+        report.problems.push(missingError(root, missing).toRecord());
     } catch (error) {
       const record = toErrorRecord(error);
       if (record.code === "ATH_NOT_FORMAT" && index === undefined && paths.length > 1 && isKnownNonData(path)) continue;
@@ -89,8 +109,12 @@ interface Scan {
   onBad: (fault: AthanorError) => void;
 }
 
-/** Returns the records without the bad ones, of which `onBad` is told. Throws for other bytes than the index says. */
-async function verifyShard(scan: Scan, index: DatasetIndex | undefined, shard: number): Promise<number> {
+/** `records`: without the bad ones, of which `onBad` is told. Throws for other bytes than the index says. */
+async function verifyShard(
+  scan: Scan,
+  index: DatasetIndex | undefined,
+  shard: number,
+): Promise<{ records: number; missing: MissingChunks | undefined }> {
   const { storage, root, found, kernels, progress } = scan;
   const { path } = found;
   let bad = 0;
@@ -99,8 +123,11 @@ async function verifyShard(scan: Scan, index: DatasetIndex | undefined, shard: n
     scan.onBad(fault);
   };
   const { row, table } = await scanShard(storage, root, found, kernels, progress, onBad);
+  const count = new MissingCount();
+  count.add(path, table.meta);
+  const verified = { records: row.records - bad, missing: count.found };
   // Damage is why the bytes are others than those of the index, and has been told of.
-  if (index === undefined || bad > 0) return row.records - bad;
+  if (index === undefined || bad > 0) return verified;
   const file = join(root, path);
   const expected = index.shards[shard]!;
   for (const name of ["crc32c", "records", "tokens", "blocks"] as const) {
@@ -120,7 +147,7 @@ async function verifyShard(scan: Scan, index: DatasetIndex | undefined, shard: n
       "run `athanor index --rebuild`",
     );
   }
-  return row.records;
+  return verified;
 }
 
 function differentPart(found: BlockTable, stored: BlockTable): string | undefined {

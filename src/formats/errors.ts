@@ -19,3 +19,7 @@ export const FeatureKind = defineError("ATH_FEATURE_KIND", 1);
 export const StreamCorrupt = defineError("ATH_STREAM_CORRUPT", 1);
 /** tf.train.SequenceExample and others that we know and do not read. */
 export const Unsupported = defineError("ATH_FORMAT_UNSUPPORTED", 1);
+/** The description of a shard (header, metadata, index) contradicts itself or its data. */
+export const ShardInvalid = defineError("ATH_SHARD_INVALID", 1);
+/** A chunk of an array is not there, and its fill value cannot or is not to stand in for it. */
+export const ChunkMissing = defineError("ATH_CHUNK_MISSING", 1);

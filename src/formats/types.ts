@@ -99,6 +99,9 @@ export interface ShardContent {
 /** `fields`: names that `segmentField` counts from 1. The rest is the format's own. */
 export interface ShardMeta {
   readonly fields?: readonly string[];
+  /** Chunks of arrays that no file holds: they read as fill values, and may be lost ones. `firstMissing`: in words. */
+  readonly missingChunks?: number;
+  readonly firstMissing?: string;
   readonly [key: string]: unknown;
 }
 

@@ -9,6 +9,7 @@ import type { BigIntStats, Dirent } from "node:fs";
 import { constants } from "node:os";
 import { parentPort } from "node:worker_threads";
 import type { SystemFault } from "./errors.ts";
+import { FOLDER_MARKS, LISTED_HIDDEN } from "./types.ts";
 import type { NameFilter } from "./types.ts";
 
 export interface FoundFile {
@@ -162,34 +163,42 @@ function found(stats: BigIntStats): FoundFile {
   };
 }
 
-/** Plain files below `folder`, in byte order of their paths. Links are followed; hidden names are left out. */
+/** Plain files below `folder`, in byte order of their paths. Links are followed; hidden names are left out, save `LISTED_HIDDEN`. */
 function namesBelow(folder: string, filter?: NameFilter): string[] {
   const names: string[] = [];
   // Folders on the way down, by device and inode: a link to one of them would never end.
   const above = new Set<string>();
-  const walk = (relative: string): void => {
+  const walk = (relative: string, whole: boolean, inside: boolean): void => {
     const path = relative === "" ? folder : `${folder}/${relative}`;
     const { dev, ino } = statSync(path, { bigint: true });
     const identity = `${dev}:${ino}`;
     if (above.has(identity)) return;
     above.add(identity);
-    for (const entry of readdirSync(path, { withFileTypes: true })) {
-      if (entry.name.startsWith(".")) continue;
+    const entries = readdirSync(path, { withFileTypes: true });
+    const marked = inside || entries.some(({ name }) => FOLDER_MARKS.includes(name));
+    const all = whole || (marked && filter?.files.test(relative) === true);
+    for (const entry of entries) {
+      if (entry.name.startsWith(".") && !(marked && LISTED_HIDDEN.includes(entry.name))) continue;
       const child = relative === "" ? entry.name : `${relative}/${entry.name}`;
-      const isFile = filter === undefined || filter.files.test(child);
-      const isFolder = filter === undefined || filter.folders.test(child);
+      const isFile = all || filter!.files.test(child);
+      const isFolder = all || filter!.folders.test(child);
       if (!isFile && !isFolder) continue;
       const kind = kindOf(entry, `${folder}/${child}`, isFile);
-      if (kind === "folder" && isFolder) walk(child);
+      // A folder that the pattern for files names may be a shard.
+      if (kind === "folder" && (isFolder || holdsMark(`${folder}/${child}`))) walk(child, all, marked);
       else if (kind === "file" && isFile) names.push(child);
     }
     above.delete(identity);
   };
-  walk("");
+  walk("", filter === undefined, false);
   return names
     .map((name) => ({ name, bytes: Buffer.from(name) }))
     .sort((a, b) => Buffer.compare(a.bytes, b.bytes))
     .map(({ name }) => name);
+}
+
+function holdsMark(folder: string): boolean {
+  return readdirSync(folder).some((name) => FOLDER_MARKS.includes(name));
 }
 
 /** `wanted`: a link that leads nowhere throws with its path, because a shard that is missing is never passed over in silence. */

@@ -35,8 +35,14 @@ export interface ListedObject {
   version: ObjectVersion;
 }
 
+/** Files that make a folder, with all below it, one shard: the metadata of Zarr. */
+export const FOLDER_MARKS: readonly string[] = ["zarr.json", ".zarray", ".zgroup"];
+/** Hidden names that are listed, in such a folder only. */
+export const LISTED_HIDDEN: readonly string[] = [".zarray", ".zgroup", ".zattrs", ".zmetadata"];
+
 /** Which names of a folder are asked for, as patterns over paths relative to it. */
 export interface NameFilter {
+  /** A folder that matches, and that is one shard (`FOLDER_MARKS`), is listed whole. */
   files: RegExp;
   /** Folders that are looked into. */
   folders: RegExp;
@@ -45,7 +51,7 @@ export interface NameFilter {
 export interface Storage {
   /** `expected`: the version in the index; another one found is ATH_SHARD_CHANGED. */
   open(uri: string, expected?: ObjectVersion): Promise<ReadableObject>;
-  /** All plain files below a folder, in byte order of their paths; hidden folders are left out. */
+  /** All plain files below a folder, in byte order of their paths; hidden names are left out, save `LISTED_HIDDEN`. */
   list(folder: string): Promise<ListedObject[]>;
   /** The paths of `list` without their versions: a stat asks an OST on Lustre, a name does not. What the filter leaves out is not looked at. */
   names(folder: string, filter?: NameFilter): Promise<string[]>;

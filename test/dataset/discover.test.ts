@@ -107,3 +107,33 @@ test("folders that a glob can reach", () => {
     for (const name of others) assert.ok(!pattern.test(name), `${glob} should not look into ${name}`);
   }
 });
+
+test("a Zarr folder is one shard, given itself, by its metadata, in a folder or by a glob", async () => {
+  const set = join(root, "zarr");
+  const array = ["c/0/0", "c/1/0", "zarr.json"];
+  for (const name of array) put(set, `a.zarr/${name}`, name);
+  for (const name of [".zattrs", ".zgroup", ".hidden", "x/.zarray", "x/0.0"]) put(set, `b.zarr/${name}`, name);
+  put(set, "b.zarr-notes", "no part of it");
+  put(set, ".zgroup-like/file", "hidden");
+  const a = array.map((name) => `a.zarr/${name}`);
+  const b = [".zattrs", ".zgroup", "x/.zarray", "x/0.0"].map((name) => `b.zarr/${name}`);
+  const whole = await discover(set, storage);
+  assert.deepEqual(whole.paths, ["a.zarr", "b.zarr", "b.zarr-notes"]);
+  assert.deepEqual(
+    [...whole.beside],
+    [
+      ["a.zarr", a],
+      ["b.zarr", b],
+    ],
+  );
+  for (const source of ["b.zarr", "b.zarr/.zgroup", "b.za*"].map((name) => join(set, name))) {
+    const one = await discover(source, storage);
+    const notes = source.endsWith("*") ? ["b.zarr-notes"] : [];
+    assert.deepEqual([one.root, one.paths, [...one.beside]], [set, ["b.zarr", ...notes], [["b.zarr", b]]], source);
+    assert.ok(one.indexDir.startsWith(join(set, ".athanor")));
+  }
+  const both = await discover(join(root, "z*/*.zarr"), storage);
+  assert.deepEqual([both.root, both.paths, [...both.beside.values()]], [set, ["a.zarr", "b.zarr"], [a, b]]);
+  const inside = await discover(join(set, "a.zarr/c/*/0"), storage);
+  assert.deepEqual([inside.paths, inside.beside.size], [["0/0", "1/0"], 0]);
+});

@@ -214,7 +214,10 @@ function compare(
     const other = found.faults.get(i - from);
     // A fault of a field that is not asked for need not be found.
     if (fault !== undefined || other !== undefined) {
-      if (other !== undefined) assert.equal(other.code, fault?.code, `${where}, record ${i}: fault`);
+      // Nor need it be the same, where the record is bad in several fields.
+      if (other !== undefined && names.length < columns.fields.size)
+        assert.ok(fault !== undefined, `${where}, record ${i}`);
+      else if (other !== undefined) assert.equal(other.code, fault?.code, `${where}, record ${i}: fault`);
       continue;
     }
     for (const name of names) {

@@ -120,7 +120,7 @@ async function readDamaged(
     // As it would where a shard was damaged behind its index.
     let content: readonly Uint8Array[] | undefined;
     try {
-      content = await contentOf(shard, valid.end.encoding);
+      content = await contentOf(shard, valid.end.encoding, valid.end);
     } catch (error) {
       coded(error);
     }
