@@ -49,7 +49,9 @@ await main(async () => {
 
 /** In order. A suite without `counts` is one check. `limit` in minutes. */
 function suites(python, scratch) {
-  const pySources = ["python", "test/e2e", "test/fault", "test/large", "examples", "bench"].filter((path) => hasFile(path, ".py"));
+  const pySources = ["python", "test/e2e", "test/fault", "test/large", "examples", "bench"].filter((path) =>
+    hasFile(path, ".py"),
+  );
   const pytest = (name, part, paths, limit) => {
     const xml = join(scratch, `${name.replaceAll(" ", "-")}.xml`);
     const args = [
