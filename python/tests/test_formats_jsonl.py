@@ -108,7 +108,7 @@ def test_random_records_are_read_as_python_reads_them(tmp_path: Path) -> None:
             text = "".join(
                 json.dumps(record, ensure_ascii=ascii_only) + end for record, end in zip(records, ends, strict=True)
             )
-        name = f"{number:03}.{'json' if array else 'jsonl'}{rng.choice(['', '.gz'])}"
+        name = f"{number:03}.{'json' if array else 'jsonl'}{rng.choice(['', '.gz', '.zst'])}"
         data = text.encode("utf-8", "strict" if ascii_only else "replace")
         (tmp_path / name).write_bytes(written(rng, name, data))
         lines = data.decode().split("\n")
@@ -123,7 +123,7 @@ def shards(folder: Path) -> list[dict[str, Any]]:
     """Lines, an array, gzip and Zstandard, with blank lines, nulls and fractions that come late; all records."""
     rng = random.Random(3)
     records = []
-    for number, ending in enumerate(["jsonl", "json", "jsonl.gz", "ndjson"]):
+    for number, ending in enumerate(["jsonl", "json", "jsonl.gz", "jsonl.zst", "ndjson"]):
         own = []
         for _ in range(rng.randrange(150, 400)):
             own.append(

@@ -10,7 +10,7 @@ import { toErrorRecord } from "../base/errors.ts";
 import type { ErrorRecord } from "../base/errors.ts";
 import { formatOf } from "../formats/registry.ts";
 import { storeRows } from "../formats/rows.ts";
-import { InflateStream } from "../formats/stream.ts";
+import { openStream, type RunningStream } from "../formats/stream.ts";
 import type {
   ColumnFormat,
   DecodeRequest,
@@ -76,7 +76,7 @@ interface Attached {
 type Work = Extract<DecodeMessage, { type: "decode" | "columns" }>;
 
 interface OpenStream {
-  inflate: InflateStream;
+  inflate: RunningStream;
   /** Decompressed bytes handed out so far. */
   at: number;
 }
@@ -206,9 +206,7 @@ class DecodeWorker {
     if (this.closed.has(range.stream)) throw new Error("the stream was closed");
     let stream = this.streams.get(range.stream);
     if (stream === undefined) {
-      const inflate = new InflateStream(range.encoding, file, () =>
-        this.answer({ type: "need", stream: range.stream }),
-      );
+      const inflate = openStream(range.encoding, file, () => this.answer({ type: "need", stream: range.stream }));
       stream = { inflate, at: 0 };
       this.streams.set(range.stream, stream);
     }

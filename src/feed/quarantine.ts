@@ -11,7 +11,7 @@
  */
 import { AthanorError } from "../base/errors.ts";
 import { storeRows } from "../formats/rows.ts";
-import { InflateStream } from "../formats/stream.ts";
+import { openStream } from "../formats/stream.ts";
 import type { BlockColumns, BlockSurvey, BlockTable } from "../formats/types.ts";
 import { type Kernels, TABLE_BYTES } from "../kernels/kernels.ts";
 import { createKernels } from "../kernels/load.ts";
@@ -282,7 +282,7 @@ export class Quarantine {
   /** A stream has no other way to a block than from its beginning. */
   private async inflate(shard: number, { offset, length }: Piece, raw: number): Promise<void> {
     const { encoding, pull } = this.source.openStream(shard);
-    const stream = new InflateStream(encoding, this.source.path(shard), () => {
+    const stream = openStream(encoding, this.source.path(shard), () => {
       pull().then(
         ({ bytes, last }) => stream.push(bytes, last),
         (error: Error) => stream.abort(error),

@@ -13,6 +13,7 @@
  */
 import { createGunzip, createInflate } from "node:zlib";
 import type { Gunzip, Inflate } from "node:zlib";
+import { ZstdStream } from "./codecs/zstd-stream.ts";
 import { StreamCorrupt } from "./errors.ts";
 import type { Encoding } from "./types.ts";
 
@@ -27,7 +28,7 @@ export type RunningStream = Pick<InflateStream, "push" | "readSome" | "readInto"
 
 /** The decoder of an encoding that is not `plain`. */
 export function openStream(encoding: Encoding, file: string, need: () => void): RunningStream {
-  return new InflateStream(encoding, file, need);
+  return encoding === "zstd" ? new ZstdStream(file, need) : new InflateStream(encoding, file, need);
 }
 
 export class InflateStream {
@@ -50,7 +51,9 @@ export class InflateStream {
   private position = 0;
 
   constructor(encoding: Encoding, file: string, need: () => void) {
-    if (encoding === "plain") throw new RangeError("InflateStream takes gzip or zlib, got plain");
+    if (encoding !== "gzip" && encoding !== "zlib") {
+      throw new RangeError(`InflateStream takes gzip or zlib, got ${encoding}`);
+    }
     this.file = file;
     this.need = need;
     this.encoding = encoding;

@@ -110,7 +110,7 @@ test("case 14: all members of a gzip file", () => {
 test("case 16: cut and damaged compressed files are refused, behind all whole records", () => {
   type Fault = { file: string; byte_offset?: number; cause: string; whole_records_before?: number };
   const { file, expected } = load<Case & { error: Fault[] }>("16");
-  for (const fault of expected.error.filter(({ file: name }) => name.endsWith(".gz"))) {
+  for (const fault of expected.error) {
     const ran = athanor("cat", file(fault.file), "--json");
     const error = refused(ran, fault.file);
     assert.equal(error.code, "ATH_STREAM_CORRUPT", fault.file);

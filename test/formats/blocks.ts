@@ -8,6 +8,7 @@
 import assert from "node:assert/strict";
 import { gunzipSync, inflateSync } from "node:zlib";
 import { AthanorError } from "../../src/base/errors.ts";
+import { ZstdStream } from "../../src/formats/codecs/zstd-stream.ts";
 import {
   RESTART_EVERY,
   type BlockColumns,
@@ -69,6 +70,14 @@ export async function contentOf(shard: TestShard, encoding: Encoding, end?: Scan
 }
 
 async function decompressed(bytes: Uint8Array, encoding: Encoding): Promise<Uint8Array> {
+  if (encoding === "zstd") {
+    const stream = new ZstdStream("/", () => stream.push(bytes, true));
+    const target = new Uint8Array(1 << 20);
+    const parts: Uint8Array[] = [];
+    for (let n = await stream.readSome(target); n > 0; n = await stream.readSome(target))
+      parts.push(target.slice(0, n));
+    return Buffer.concat(parts);
+  }
   try {
     return encoding === "gzip" ? gunzipSync(bytes) : inflateSync(bytes);
   } catch (error) {

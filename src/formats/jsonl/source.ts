@@ -7,7 +7,6 @@
  */
 import type { Kernels } from "../../kernels/kernels.ts";
 import type { ReadableObject } from "../../storage/types.ts";
-import { Unsupported } from "../errors.ts";
 import { SequentialReader } from "../sequential.ts";
 import { openStream, type RunningStream } from "../stream.ts";
 import type { Encoding } from "../types.ts";
@@ -26,9 +25,6 @@ export interface Source extends Chunks {
 }
 
 export function openSource(object: ReadableObject, encoding: Encoding, kernels: Kernels): Source {
-  if (encoding === "zstd") {
-    throw new Unsupported("Zstandard is not read yet", { file: object.uri }, "decompress the file, or use gzip");
-  }
   return encoding === "plain" ? new PlainSource(object, kernels) : new StreamSource(object, encoding, kernels);
 }
 

@@ -1,7 +1,9 @@
 // JSON files for tests: of lines or an array, with token ids, text, fractions, flags, nulls and nested values.
+import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { shardOf, type TestShard } from "../blocks.ts";
 import { generator } from "../damage.ts";
+import { fixtures } from "../fixtures.ts";
 
 export interface Sample {
   records: Record<string, unknown>[];
@@ -44,6 +46,7 @@ export function hostileShards(): TestShard[] {
     shardOf("a.jsonl", lines),
     shardOf("b.json", array),
     shardOf("c.jsonl.gz", gzipMembers(lines, 5000)),
+    shardOf("e.jsonl.zst", readFileSync(`${fixtures}/zstd/records.zst`)),
     shardOf("d.jsonl", Buffer.from('{"input_ids":[9007199254740993,2,3],"x":0.25}\n'.repeat(100))),
   ];
 }
