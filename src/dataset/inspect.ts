@@ -2,7 +2,6 @@
  * Inspect: what a set is and how it would be read, from its index, or from a scan in memory when the set is small and
  * has none.
  */
-import { join } from "node:path";
 import type { Value } from "../base/json.ts";
 import { formatSize } from "../base/units.ts";
 import { resolveOrder } from "../order/mod.ts";
@@ -13,6 +12,7 @@ import { extents, orderView } from "./extents.ts";
 import { buildIndex } from "./index-build.ts";
 import { openIndex } from "./index-read.ts";
 import { readRecords } from "./records.ts";
+import { findShard } from "./shard-scan.ts";
 import type { DatasetIndex } from "./types.ts";
 
 export interface InspectOptions {
@@ -64,10 +64,10 @@ export async function inspect(source: string, options: InspectOptions): Promise<
 
 async function scan(source: string, options: InspectOptions): Promise<DatasetIndex> {
   const { storage } = options;
-  const { root, paths } = await discover(source, storage, options.indexDir);
+  const { root, paths, beside } = await discover(source, storage, options.indexDir);
   let bytes = 0;
   for (const path of paths) {
-    bytes += (await storage.stat(join(root, path))).size;
+    bytes += (await findShard(storage, root, path, beside.get(path))).version.size;
     if (bytes <= SCAN_LIMIT) continue;
     throw new IndexMissing(
       `there is no index, and more than ${formatSize(SCAN_LIMIT)} would have to be read`,

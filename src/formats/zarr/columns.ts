@@ -8,7 +8,7 @@
  * Contract: a chunk that cannot be decoded is a fault of its rows (one error for all of them).
  */
 import type { AthanorError } from "../../base/errors.ts";
-import { ChunkMissing, RecordMalformed, Unsupported, ValueRange } from "../errors.ts";
+import { ChunkMissing, RecordMalformed, Unsupported } from "../errors.ts";
 import type { BlockColumns, Column, PlacedSegment, RawBlock } from "../types.ts";
 import { swapped, type Cells } from "./cells.ts";
 import { checkSize, decodeChunk } from "./codecs.ts";
@@ -16,7 +16,7 @@ import { isText } from "./dtype.ts";
 import { ChunkFault, FAULT_KINDS, chunkError } from "./faults.ts";
 import { placeOf } from "./sharding.ts";
 import { describeChunk, fileKey, volume, type ArraySpec, type ZarrMeta } from "./spec.ts";
-import { numbers, texts } from "./values.ts";
+import { numbers, texts, valueRange } from "./values.ts";
 
 /** A segment whose chunk the scan knows to be bad. */
 export interface UnitSegment extends PlacedSegment {
@@ -98,12 +98,7 @@ async function column(
   if (array.type.size === 0 || isText(array.type)) return texts(array, units, raw, fill, faults);
   const made = numbers(array, units, firstRecord, records, fill);
   for (const row of made.tooLarge) {
-    const fault = new ValueRange(
-      `array ${JSON.stringify(array.path)}: a value is 2^63 or more`,
-      { file: raw.file, record: firstRecord + row },
-      "tokens and other integers must fit int64",
-    );
-    if (!faults.has(row)) faults.set(row, fault);
+    if (!faults.has(row)) faults.set(row, valueRange(array, raw.file, firstRecord + row));
   }
   return made.column;
 }

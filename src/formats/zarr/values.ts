@@ -1,7 +1,8 @@
 /**
  * Values: the cells of chunks as a typed column of rows, what lies outside the array cut off, what was never written filled in.
  */
-import { RecordMalformed } from "../errors.ts";
+import type { AthanorError } from "../../base/errors.ts";
+import { RecordMalformed, ValueRange } from "../errors.ts";
 import type { BlockColumns, Column, RawBlock } from "../types.ts";
 import type { Unit } from "./columns.ts";
 import { halfToFloat, type DataType } from "./dtype.ts";
@@ -140,6 +141,14 @@ function long(buffer: ArrayBuffer, unsigned: boolean): { values: Column["values"
   return { values: fits && tooLarge.length === 0 ? narrow : new BigInt64Array(buffer), tooLarge };
 }
 
+export function valueRange({ path }: ArraySpec, file: string, record: number): AthanorError {
+  return new ValueRange(
+    `array ${JSON.stringify(path)}: a value is 2^63 or more`,
+    { file, record },
+    "tokens and other integers must fit int64",
+  );
+}
+
 /** Strings and lists: one element a record. */
 export function texts(
   array: ArraySpec,
@@ -180,7 +189,11 @@ export function texts(
     ends[i] = at / width;
   }
   if (type.item === undefined) return { values: data, kind: "bytes", ends };
-  const { values } = typed(type.item, data.slice(0, at));
+  const { values, tooLarge } = typed(type.item, data.slice(0, at));
+  for (const place of tooLarge) {
+    const i = ends.findIndex((end) => place < end);
+    if (!faults.has(i)) faults.set(i, valueRange(array, file, firstRecord + i));
+  }
   return { values, kind: values instanceof Float32Array || values instanceof Float64Array ? "float" : "int64", ends };
 }
 

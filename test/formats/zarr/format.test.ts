@@ -204,3 +204,34 @@ test("damaged folders are read or refused with a code", async () => {
   const report = await hostile(zarr, [v2, v3], 300, { seed: 3 });
   assert.ok(report.read > 10 && report.refused > 50, JSON.stringify(report));
 });
+
+test("integers of 2^63 and more are bad records; lists of version 2 have their own lengths", async () => {
+  const wide = changed(
+    v2,
+    "steps/.zarray",
+    withMembers({ dtype: "<u8", filters: null, compressor: null, chunks: [40, 3] }),
+  );
+  const values = new BigUint64Array(120).map((_, i) => BigInt(i));
+  values[3 * 7 + 1] = 2n ** 63n;
+  const shard = changed(wide, "steps/0.0", () => new Uint8Array(values.buffer));
+  const { rows, errors } = await faults(shard);
+  assert.deepEqual([rows, errors[0]!.code, errors[0]!.where.record], [[7], "ATH_VALUE_RANGE", 7]);
+  // numcodecs' VLenArray: u32 rows, then of each u32 bytes and the values.
+  const lists = Array.from({ length: 40 }, (_, i) => Int32Array.from({ length: i % 4 }, (__, j) => i * j));
+  const parts = lists.flatMap((list) => [Uint32Array.of(list.byteLength), list]);
+  const bytes = Buffer.concat([Uint32Array.of(40), ...parts].map((part) => new Uint8Array(part.buffer)));
+  const ragged = changed(
+    changed(
+      v2,
+      "text/.zarray",
+      withMembers({ filters: [{ id: "vlen-array", dtype: "<i4" }], compressor: null, chunks: [40], fill_value: null }),
+    ),
+    "text/0",
+    () => bytes,
+  );
+  const { blocks } = await checkShard(zarr, ragged);
+  assert.deepEqual(
+    column(blocks, "text"),
+    lists.map((list) => Array.from(list, BigInt)),
+  );
+});
