@@ -24,7 +24,7 @@ export function columns(raw: RawBlock, fields: readonly string[]): BlockColumns 
   const piece = { from: 0, to: bytes.length, most: records + 1 };
   const found = decodeRecords(layout, keys, bytes, piece, place);
   const count = found.begins.length;
-  if (count === records) return { fields: columnsOf(keys, records), faults: found.faults };
+  if (count === records) return finished(keys, records, found.faults);
   const good = Math.min(records, ...found.faults.keys(), found.faults.size === 0 ? 0 : records);
   const front = decodeRecords(layout, keys, bytes, { ...piece, most: good }, place);
   const { faults } = front;
@@ -36,5 +36,11 @@ export function columns(raw: RawBlock, fields: readonly string[]): BlockColumns 
     );
     faults.set(i, (count > i ? found.faults.get(i) : undefined) ?? lost);
   }
-  return { fields: columnsOf(keys, records), faults };
+  return finished(keys, records, faults);
+}
+
+function finished(keys: Keys, records: number, faults: BlockColumns["faults"]): BlockColumns {
+  const fields = columnsOf(keys, records);
+  for (const field of keys.fields.values()) field.release();
+  return { fields, faults };
 }

@@ -30,6 +30,11 @@ const MIN_INT64 = -9223372036854775808n;
 const NO_I32 = new Int32Array(0);
 const NO_TEXT = new Uint8Array(0);
 
+/** Values of builders that are done; 8 arrays of 16 MiB at most in a thread. */
+const spare: Int32Array[] = [];
+const MAX_SPARE = 1 << 22;
+const MAX_SPARES = 8;
+
 interface Snapshot {
   kind: ValueKind | undefined;
   exact: boolean;
@@ -111,9 +116,16 @@ export class FieldBuilder {
 
   /** Room for `more` values of the array in use. */
   reserveInts(more: number): void {
+    if (this.i32.length === 0) this.i32 = spare.pop() ?? NO_I32;
     if (this.n + more > this.i32.length) {
       this.i32 = grown(this.i32, Math.max(FIRST_VALUES, this.i32.length * 2, this.n + more));
     }
+  }
+
+  /** The builder is not used any more: its memory goes to the next one, whose pages need not be made anew. */
+  release(): void {
+    if (this.i32.length > 0 && this.i32.length <= MAX_SPARE && spare.length < MAX_SPARES) spare.push(this.i32);
+    this.i32 = NO_I32;
   }
 
   reserveText(more: number): void {

@@ -228,24 +228,26 @@ export class RecordParser {
     let { at } = this;
     let { i32, n } = field;
     const first = n;
-    for (;;) {
-      let from = at;
-      let byte = bytes[from]!;
-      if (byte === 0x20) byte = bytes[++from]!;
+    // The longest number with sign, space and comma: loads within the array need no check for `undefined`.
+    const limit = bytes.length - 16;
+    while (at < limit) {
+      let to = at;
+      let byte = bytes[to]!;
+      if (byte === 0x20) byte = bytes[++to]!;
       const negative = byte === MINUS;
-      if (negative) byte = bytes[++from]!;
-      let value = byte - 0x30;
-      // Behind the last byte it is NaN.
-      if (!(value >= 0 && value <= 9)) break;
-      let to = from + 1;
-      let digit = bytes[to]! - 0x30;
-      if (digit >= 0 && digit <= 9) {
+      if (negative) byte = bytes[++to]!;
+      let value = (byte - 0x30) | 0;
+      if (value >>> 0 > 9) break;
+      let digit = (bytes[++to]! - 0x30) | 0;
+      if (digit >>> 0 <= 9) {
         if (value === 0) break;
+        const most = to + 9;
         do {
-          value = value * 10 + digit;
-          digit = bytes[++to]! - 0x30;
-        } while (digit >= 0 && digit <= 9 && to - from < 10);
-        if (to - from > 9) break;
+          value = (value * 10 + digit) | 0;
+          digit = (bytes[++to]! - 0x30) | 0;
+        } while (digit >>> 0 <= 9 && to < most);
+        // 10 digits or more: int32 may not hold it.
+        if (to === most) break;
       }
       if (digit !== COMMA - 0x30) break;
       if (n === i32.length) {
@@ -253,7 +255,7 @@ export class RecordParser {
         field.reserveInts(1);
         ({ i32 } = field);
       }
-      i32[n++] = negative ? -value : value;
+      i32[n++] = negative ? -value | 0 : value;
       at = to + 1;
     }
     if (n === first) return false;
