@@ -9,7 +9,7 @@ import { buildIndex } from "../../../src/dataset/index-build.ts";
 import { readRecords } from "../../../src/dataset/records.ts";
 import { verify } from "../../../src/dataset/verify.ts";
 import { createPosixStorage } from "../../../src/storage/posix.ts";
-import { FIXTURES } from "./folders.ts";
+import { FIXTURES } from "./samples.ts";
 
 const storage = createPosixStorage();
 after(() => storage.close());

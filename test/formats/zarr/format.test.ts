@@ -6,10 +6,9 @@ import type { ScannedBlock } from "../../../src/formats/types.ts";
 import { zarr } from "../../../src/formats/zarr/format.ts";
 import { checkShard, rowOf, scanShard, type TestShard } from "../blocks.ts";
 import { hostile } from "../hostile.ts";
-import { changed, withMembers, zarrFolder } from "./folders.ts";
+import { changed, hostileShards, withMembers } from "./samples.ts";
 
-const v2 = zarrFolder("zarr/v2.zarr");
-const v3 = zarrFolder("zarr/v3.zarr");
+const [v2, v3] = hostileShards() as [TestShard, TestShard];
 const WORDS = ["alpha", "", "ünï", "语言", "🔥"];
 
 function column(blocks: readonly ScannedBlock[], name: string): ((number | bigint)[] | null)[] {

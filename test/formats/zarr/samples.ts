@@ -34,3 +34,8 @@ export function withMembers(members: object): (bytes: Uint8Array) => Uint8Array 
   return (bytes) =>
     Buffer.from(JSON.stringify({ ...(JSON.parse(Buffer.from(bytes).toString()) as object), ...members }));
 }
+
+/** Also for `npm run test:hostile`. */
+export function hostileShards(): TestShard[] {
+  return [zarrFolder("zarr/v2.zarr"), zarrFolder("zarr/v3.zarr")];
+}
