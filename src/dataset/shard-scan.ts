@@ -3,9 +3,10 @@
  */
 import { basename, join } from "node:path";
 import type { AthanorError } from "../base/errors.ts";
+import { splitBeside } from "../formats/mds/groups.ts";
 import { detectFormat } from "../formats/registry.ts";
 import { tfrecord } from "../formats/tfrecord/format.ts";
-import type { Format, ShardContent, ShardFile, ShardFiles } from "../formats/types.ts";
+import type { Format, ShardContent, ShardFile, ShardFiles, ShardListing } from "../formats/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import { FOLDER_MARKS } from "../storage/types.ts";
 import type { ObjectVersion, ReadableObject, Storage } from "../storage/types.ts";
@@ -41,6 +42,8 @@ export interface FoundShard {
   folder: boolean;
   /** Its other files, or all files of a folder. */
   beside: ShardFile[];
+  /** The file that lists it. */
+  listing?: ShardListing;
 }
 
 /** Asks for the version of every file of a shard. */
@@ -52,9 +55,15 @@ export async function findShard(
 ): Promise<FoundShard> {
   const { kind, ...version } = await storage.stat(join(root, path));
   if (beside === undefined) return { path, version, folder: false, beside: [] };
+  const { parts, listing } = splitBeside(path, beside);
+  if (listing !== undefined) {
+    const { size, mtimeNs } = await storage.stat(join(root, listing.file));
+    const file = { path: listing.file, size, mtimeNs: String(mtimeNs) };
+    return { path, version, folder: false, beside: [], listing: { file, next: listing.next } };
+  }
   const files: ShardFile[] = [];
-  for (let from = 0; from < beside.length; from += CONCURRENT_STATS) {
-    const some = beside.slice(from, from + CONCURRENT_STATS);
+  for (let from = 0; from < parts.length; from += CONCURRENT_STATS) {
+    const some = parts.slice(from, from + CONCURRENT_STATS);
     const versions = await Promise.all(some.map((other) => storage.stat(join(root, other))));
     versions.forEach(({ size, mtimeNs }, i) => files.push({ path: some[i]!, size, mtimeNs: String(mtimeNs) }));
   }
@@ -109,14 +118,14 @@ export interface OpenedShard {
 
 /** Opens a shard and finds its format, by its content. */
 export async function openShard(storage: Storage, root: string, found: FoundShard): Promise<OpenedShard> {
-  const { path, version, folder, beside } = found;
+  const { path, version, folder, beside, listing } = found;
   // Of a folder its metadata, which its files cannot be read without.
   const own = folder ? (beside.find((file) => FOLDER_MARKS.includes(basename(file.path))) ?? beside[0]!) : undefined;
   const open = (file: ShardFile): Promise<ReadableObject> =>
     storage.open(join(root, file.path), { size: file.size, mtimeNs: BigInt(file.mtimeNs) });
   const object = own !== undefined ? await open(own) : await storage.open(join(root, path), version);
   try {
-    return { format: await formatOf(object, own?.path ?? path), shard: { object, path, beside, open } };
+    return { format: await formatOf(object, own?.path ?? path), shard: { object, path, beside, listing, open } };
   } catch (error) {
     await object.close();
     throw error;

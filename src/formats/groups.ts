@@ -6,6 +6,7 @@
  * groupFiles(["a.bin", "a.idx", "b.jsonl"]); // [{ path: "a.bin", beside: ["a.idx"] }, { path: "b.jsonl", beside: [] }]
  */
 
+import { groupMds } from "./mds/groups.ts";
 import { FOLDER_MARKS } from "../storage/types.ts";
 import { baseName, folderName } from "./names.ts";
 
@@ -18,8 +19,12 @@ export interface FileGroup {
   beside: string[];
 }
 
-/** `paths` in byte order. Every path is in exactly one group. */
+/** `paths` in byte order. Every path is in a group; one that lists shards (MDS: `index.json`) in those of all of them. */
 export function groupFiles(paths: readonly string[]): FileGroup[] {
+  return groupMds(groupFolders(paths));
+}
+
+function groupFolders(paths: readonly string[]): FileGroup[] {
   const marked = new Set(paths.filter((path) => FOLDER_MARKS.includes(baseName(path))).map((path) => folderName(path)));
   if (marked.size === 0) return paths.map((path) => ({ path, beside: [] }));
   const groups = new Map<string, FileGroup>();

@@ -6,13 +6,15 @@
  */
 import { NotFormat } from "./errors.ts";
 import { jsonl } from "./jsonl/format.ts";
+import { mds } from "./mds/format.ts";
 import { parquet } from "./parquet/format.ts";
 import { tfrecord } from "./tfrecord/format.ts";
+import { webdataset } from "./webdataset/format.ts";
 import { zarr } from "./zarr/format.ts";
 import type { Detection, Format } from "./types.ts";
 
 // Zarr first: it is told by names, and its metadata may be an empty file.
-export const formats: readonly Format[] = [zarr, tfrecord, parquet, jsonl];
+export const formats: readonly Format[] = [zarr, tfrecord, parquet, mds, webdataset, jsonl];
 
 /** `head`: at least 512 bytes, or the whole file. `name`: path of the shard. */
 export function detectFormat(head: Uint8Array, name: string): ({ format: Format } & Detection) | undefined {

@@ -112,6 +112,13 @@ export interface ShardFile {
   mtimeNs: string;
 }
 
+/** A file that lists the shards of a folder (MDS: `index.json`): checked against them, and no part of any. */
+export interface ShardListing {
+  file: ShardFile;
+  /** Path of the next shard of its folder that was found, in byte order; behind the last one the first. */
+  next: string;
+}
+
 /** The files of one shard at index time. */
 export interface ShardFiles {
   /** The shard's own file; its first file where it is a folder. */
@@ -120,7 +127,9 @@ export interface ShardFiles {
   readonly path: string;
   /** The other files (`.idx` of a `.bin`, chunks of a Zarr folder), in byte order of their paths. */
   readonly beside: readonly ShardFile[];
-  /** Opens one of `beside`; the caller closes it. */
+  /** The file that lists the shard, if there is one. */
+  readonly listing?: ShardListing | undefined;
+  /** Opens one of `beside`, or the listing; the caller closes it. */
   open(file: ShardFile): Promise<ReadableObject>;
 }
 
