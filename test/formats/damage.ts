@@ -30,11 +30,13 @@ const FEARED = [0x00, 0x01, 0x7f, 0x80, 0xfe, 0xff];
 /** One piece of damage; `donors`: other bytes that pieces are taken from. */
 export function damage(valid: Uint8Array, donors: readonly Uint8Array[], random: Random): Damage {
   const size = valid.length;
-  if (size === 0) return { bytes: donors[random(donors.length)]!.slice(0, 64), what: "bytes into an empty file" };
+  if (size === 0)
+    return { bytes: new Uint8Array(donors[random(donors.length)]!.subarray(0, 64)), what: "bytes into an empty file" };
   // Heads and tails hold the structure of most formats.
   const place = (): number =>
     [random(size), random(size), random(Math.min(size, 256)), size - 1 - random(Math.min(size, 256))][random(4)]!;
-  const bytes = valid.slice();
+  // A Buffer's own `slice` would share its memory.
+  const bytes = new Uint8Array(valid);
   const at = place();
   switch (random(8)) {
     case 0:
@@ -50,7 +52,7 @@ export function damage(valid: Uint8Array, donors: readonly Uint8Array[], random:
       return { bytes, what: `${length} bytes ${value} at ${at}` };
     }
     case 3:
-      return { bytes: valid.slice(0, at), what: `cut at ${at} of ${size}` };
+      return { bytes: new Uint8Array(valid.subarray(0, at)), what: `cut at ${at} of ${size}` };
     case 4: {
       const length = 1 + random(Math.min(size - at, 64));
       return { bytes: join(valid.subarray(0, at), valid.subarray(at + length)), what: `${length} bytes out at ${at}` };

@@ -1,0 +1,50 @@
+"""A set of any format through a Loader: every record once, in file order; a shuffled run stopped and gone on with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from athanor.numpy import Loader
+from conftest import ROOT
+
+MAX = 48
+
+
+def cat(path: Path) -> list[dict[str, Any]]:
+    """What `athanor cat` prints of a set."""
+    cli = ROOT / "dist/src/cli/main.js"
+    ran = subprocess.run(["node", str(cli), "cat", str(path)], capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return [json.loads(line) for line in ran.stdout.split("\n") if line]
+
+
+def check_feed(data: Path, id_column: str, ids_column: str, expected: list[tuple[int, list[int]]]) -> None:
+    """`expected`: the id and the token ids of each record, in file order."""
+    options: dict[str, Any] = {"batch_size": 8, "max_length": MAX, "columns": [id_column, ids_column]}
+    with Loader(str(data), shuffle="none", last="pad", **options) as loader:
+        batches = list(loader)
+    rows = [(batch, i) for batch in batches for i in range(8) if "valid" not in batch or bool(batch["valid"][i])]
+    assert len(rows) == len(expected)
+    for (batch, i), (number, ids) in zip(rows, expected):
+        assert int(batch[id_column].reshape(8, -1)[i, 0]) == number
+        assert batch[ids_column][i].tolist() == ids + [0] * (MAX - len(ids))
+    shuffled = dict(options, shuffle="window", seed=7, last="drop", shuffle_memory=20_000)
+
+    def numbers(batch: dict[str, Any]) -> list[int]:
+        return [int(number) for number in batch[id_column].reshape(8, -1)[:, 0]]
+
+    with Loader(str(data), **shuffled) as loader:
+        whole = [numbers(batch) for batch in loader]
+    flat = [number for some in whole for number in some]
+    assert len(set(flat)) == len(flat) == len(expected) // 8 * 8
+    assert flat != sorted(flat)
+    with Loader(str(data), **shuffled) as loader:
+        iterator = iter(loader)
+        first = [numbers(next(iterator)) for _ in range(len(whole) // 2)]
+        state = loader.state_dict()
+    with Loader(str(data), **shuffled) as loader:
+        loader.load_state_dict(state)
+        assert first + [numbers(batch) for batch in loader] == whole
