@@ -140,12 +140,14 @@ export function numbersAt(type: NumberType, bytes: Uint8Array, at: number, count
 
 /** A flat list in the shape of its array, last dimension innermost. */
 export function nested(list: Value[], shape: readonly number[]): Value {
-  let values = list;
-  for (const length of shape.slice(1).reverse()) {
-    if (length === 0) break;
-    values = Array.from({ length: values.length / length }, (_, i) => values.slice(i * length, (i + 1) * length));
-  }
-  return shape.length === 0 ? (values[0] ?? null) : values;
+  // Of an array without values the shape may say anything.
+  if (shape.reduce((product, length) => product * (length || 1), 1) > Math.max(list.length, 65536)) return list;
+  let at = 0;
+  const build = (dimension: number): Value => {
+    if (dimension === shape.length) return list[at++] ?? null;
+    return Array.from({ length: shape[dimension]! }, () => build(dimension + 1));
+  };
+  return build(0);
 }
 
 function jsonAt({ name }: Coder, bytes: Uint8Array, at: number, size: number): Parsed {
