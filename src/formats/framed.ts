@@ -10,8 +10,8 @@
  * blocks.add(offset, offset + length, () => values);
  */
 import type { Value } from "../base/json.ts";
-import { RecordFields } from "./record-fields.ts";
-import { BLOCK_BYTES, RESTART_EVERY, type ScannedBlock, type ValueKind } from "./types.ts";
+import { RecordFields, type FieldKinds } from "./record-fields.ts";
+import { BLOCK_BYTES, RESTART_EVERY, type ScannedBlock } from "./types.ts";
 
 type Show = () => { readonly [field: string]: Value };
 
@@ -20,14 +20,14 @@ export class FramedBlocks {
   fields: RecordFields;
   /** Records of the blocks before. */
   private before = 0;
-  private readonly kinds: Map<string, ValueKind>;
+  private readonly kinds: FieldKinds;
   private readonly whole: boolean;
   private offsets: number[] = [];
   private shows: Show[] = [];
   private end = 0;
 
   /** `whole`: all of the shard is one block. */
-  constructor(kinds: Map<string, ValueKind>, whole = false) {
+  constructor(kinds: FieldKinds, whole = false) {
     this.kinds = kinds;
     this.whole = whole;
     this.fields = new RecordFields(kinds, undefined);

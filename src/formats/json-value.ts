@@ -49,7 +49,7 @@ export function jsonColumns(name: string, value: Parsed, fields: RecordFields): 
 
 function valueColumn(name: string, value: Parsed, fields: RecordFields): void {
   if (!fields.wants(name)) return;
-  if (typeof value === "string") return fields.bytes(name, Buffer.from(value.toWellFormed()));
+  if (typeof value === "string") return fields.bytes(name, Buffer.from(value.toWellFormed()), true);
   const list: (number | bigint)[] = [];
   const kind = flatten(value, list);
   if (kind === "int64" || kind === "float") fields.list(name, kind, list);

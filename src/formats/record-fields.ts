@@ -1,13 +1,13 @@
 /**
  * Record fields: the columns of a block of a byte-framed format while its records are decoded one after the other.
  *
- * Contract: the kind of a field is that of its first value in the shard; `kinds` carries it from block to block and into the
- * shard's meta, so that `columns()` decodes as `scan()` did. A record with a fault has no values. More than MAX_FIELDS
- * fields of a shard are not columns.
+ * Contract: the kind of a field is that of its values in the shard; `FieldKinds` carries it from block to block and into the
+ * shard's meta, so that `columns()` decodes as `scan()` did. Loose fields (of JSON, of arrays that tell their own types) with integers and
+ * fractions are floats; with text and numbers they are no columns. Any other conflict is a fault of its record, which then has
+ * no values.
  *
  * @example
  * const fields = new RecordFields(kinds, undefined);
- * fields.begin();
  * fields.numbers("ids", "i4", bytes, 16, 5);
  * fields.end();
  * fields.finish(); // BlockColumns
@@ -15,23 +15,48 @@
 import { AthanorError } from "../base/errors.ts";
 import type { Where } from "../base/errors.ts";
 import { FeatureKind, ValueRange } from "./errors.ts";
-import { ColumnValues, Unfit, numberKind } from "./values.ts";
+import type { BlockColumns, Column, ScanEnd, ValueKind } from "./types.ts";
+import { ColumnValues, numberKind, Unfit } from "./values.ts";
 import type { NumberType } from "./values.ts";
-import type { BlockColumns, Column, ValueKind } from "./types.ts";
 
 /** A set with more has names for values; each costs every block 5 bytes a record. */
 const MAX_FIELDS = 512;
 
+/** What is known of the fields of a shard. */
+export class FieldKinds {
+  readonly kinds: Map<string, ValueKind>;
+  readonly loose = new Set<string>();
+  /** Fields with integers beyond 2^53. */
+  readonly beyond = new Set<string>();
+  /** Names that are no columns, and why. */
+  readonly left = new Map<string, string>();
+
+  /** `known`: of the meta of an indexed shard. */
+  constructor(known: { readonly [field: string]: ValueKind } = {}) {
+    this.kinds = new Map(Object.entries(known));
+  }
+
+  leave(name: string, why: string): void {
+    this.left.set(name, why);
+    this.kinds.delete(name);
+  }
+
+  /** For the end of a scan: the kinds are part of the meta. */
+  end(): Pick<ScanEnd, "notColumns"> & { kinds: { [field: string]: ValueKind } } {
+    return { kinds: Object.fromEntries(this.kinds), notColumns: Object.fromEntries(this.left) };
+  }
+}
+
 export class RecordFields {
   records = 0;
-  private readonly kinds: Map<string, ValueKind>;
+  private readonly known: FieldKinds;
   private readonly wanted: ReadonlySet<string> | undefined;
   private readonly columns = new Map<string, ColumnValues>();
   private readonly faults = new Map<number, AthanorError>();
 
-  /** `wanted` undefined (scan): all, and fresh ones are added to `kinds`. */
-  constructor(kinds: Map<string, ValueKind>, wanted: Iterable<string> | undefined) {
-    this.kinds = kinds;
+  /** `wanted` undefined (scan): all, and what is found out goes into `known`. */
+  constructor(known: FieldKinds, wanted: Iterable<string> | undefined) {
+    this.known = known;
     this.wanted = wanted === undefined ? undefined : new Set(wanted);
   }
 
@@ -46,17 +71,25 @@ export class RecordFields {
     return false;
   }
 
-  /** `bytes`: not kept. */
-  bytes(name: string, bytes: Uint8Array): void {
-    this.put(name, "bytes", (column) => column.putBytes(this.records, bytes));
+  /** `bytes`: not kept. `loose`: other values of the field may be of another kind. */
+  bytes(name: string, bytes: Uint8Array, loose = false): void {
+    this.put(name, "bytes", loose, (column) => column.putBytes(this.records, bytes));
   }
 
-  numbers(name: string, type: NumberType, bytes: Uint8Array, at: number, count: number, big = false): void {
-    this.put(name, numberKind(type), (column) => column.putRaw(this.records, type, bytes, at, count, big));
+  numbers(
+    name: string,
+    type: NumberType,
+    bytes: Uint8Array,
+    at: number,
+    count: number,
+    { big = false, loose = false }: { big?: boolean; loose?: boolean } = {},
+  ): void {
+    this.put(name, numberKind(type), loose, (column) => column.putRaw(this.records, type, bytes, at, count, big));
   }
 
+  /** Always loose. */
   list(name: string, kind: "int64" | "float", list: readonly (number | bigint)[]): void {
-    this.put(name, kind, (column) => column.putList(this.records, kind, list));
+    this.put(name, kind, true, (column) => column.putList(this.records, kind, list));
   }
 
   /** The record in work is whole. */
@@ -73,37 +106,70 @@ export class RecordFields {
   }
 
   finish(): BlockColumns {
+    const { kinds, loose, beyond } = this.known;
     const fields = new Map<string, Column>();
-    for (const [name, column] of this.columns) fields.set(name, column.finish(this.records));
-    if (this.wanted !== undefined) {
-      // A wanted field that no record of this block has.
-      for (const name of this.wanted) {
-        const kind = this.kinds.get(name);
-        if (kind !== undefined && !fields.has(name)) fields.set(name, new ColumnValues(kind).finish(this.records));
-      }
+    for (const [name, values] of this.columns) {
+      const column = values.finish(this.records);
+      if (loose.has(name)) column.loose = true;
+      if (values.beyond) beyond.add(name);
+      fields.set(name, column);
+    }
+    // Wanted fields that no record of this block has.
+    for (const name of this.wanted ?? []) {
+      const kind = kinds.get(name);
+      if (kind !== undefined && !fields.has(name)) fields.set(name, new ColumnValues(kind).finish(this.records));
     }
     return { fields, faults: this.faults };
   }
 
-  private put(name: string, kind: ValueKind, put: (column: ColumnValues) => void): void {
+  private put(name: string, kind: ValueKind, loose: boolean, put: (column: ColumnValues) => void): void {
     if (!this.wants(name)) return;
-    let column = this.columns.get(name);
-    if (column === undefined) {
-      let known = this.kinds.get(name);
-      if (known === undefined) {
-        if (this.wanted !== undefined || this.kinds.size >= MAX_FIELDS) return;
-        known = kind;
-        this.kinds.set(name, kind);
+    for (;;) {
+      const column = this.column(name, kind, loose);
+      if (column === undefined) return;
+      try {
+        put(column);
+        return;
+      } catch (error) {
+        if (!(error instanceof Unfit)) throw error;
+        if (this.wanted !== undefined || !loose || !this.settle(name, kind, column, error)) {
+          throw new UnfitField(name, error);
+        }
+        column.drop(this.records);
       }
-      column = new ColumnValues(known);
-      this.columns.set(name, column);
     }
-    try {
-      put(column);
-    } catch (error) {
-      if (error instanceof Unfit) throw new UnfitField(name, error);
-      throw error;
+  }
+
+  /** Undefined: the field is none, or one too many. */
+  private column(name: string, kind: ValueKind, loose: boolean): ColumnValues | undefined {
+    const found = this.columns.get(name);
+    if (found !== undefined) return found;
+    const { known } = this;
+    let settled = known.kinds.get(name);
+    if (settled === undefined) {
+      if (this.wanted !== undefined || known.left.has(name) || known.kinds.size >= MAX_FIELDS) return undefined;
+      settled = kind;
+      known.kinds.set(name, kind);
+      if (loose) known.loose.add(name);
     }
+    const fresh = new ColumnValues(settled);
+    this.columns.set(name, fresh);
+    return fresh;
+  }
+
+  /** A value of `kind` does not fit the column: another kind for it, or none. False: the value itself fits no column. */
+  private settle(name: string, kind: ValueKind, column: ColumnValues, { why }: Unfit): boolean {
+    const { known } = this;
+    if (why === "range" && column.kind !== "float") return false;
+    const text = kind === "bytes" || column.kind === "bytes";
+    if (!text && why === "kind" && !column.beyond && !known.beyond.has(name)) {
+      column.toFloat();
+      known.kinds.set(name, "float");
+      return true;
+    }
+    known.leave(name, text ? "holds text and numbers" : "holds integers beyond 2^53 and fractions");
+    this.columns.delete(name);
+    return true;
   }
 }
 

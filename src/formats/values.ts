@@ -36,7 +36,9 @@ const FIRST = 256;
 let scratch = new ArrayBuffer(1 << 16);
 
 export class ColumnValues {
-  readonly kind: ValueKind;
+  kind: ValueKind;
+  /** An integer beyond 2^53 is among the values. */
+  beyond = false;
   private n = 0;
   private values: Column["values"];
   /** The memory of `values`, by the byte. */
@@ -80,7 +82,7 @@ export class ColumnValues {
       (type === "i4" && values instanceof Int32Array) ||
       (type === "f4" && values instanceof Float32Array) ||
       (type === "f8" && values instanceof Float64Array) ||
-      (type === "i8" && values instanceof BigInt64Array);
+      (type === "i8" && values instanceof BigInt64Array && this.beyond);
     if (same && !big) {
       this.raw.set(own, this.n * values.BYTES_PER_ELEMENT);
       this.n += count;
@@ -96,7 +98,8 @@ export class ColumnValues {
     this.reserve(list.length);
     if (this.kind === "float") {
       this.toDouble();
-      for (const value of list) this.values[this.n++] = kind === "float" ? Number(value) : exact(value);
+      for (const value of list)
+        this.values[this.n++] = typeof value === "number" && kind === "float" ? value : exact(value);
     } else {
       for (const value of list) {
         if (typeof value === "number" && value === (value | 0) && this.values instanceof Int32Array) {
@@ -105,6 +108,14 @@ export class ColumnValues {
       }
     }
     this.close(record);
+  }
+
+  /** Integers become floats: a later value is one. */
+  toFloat(): void {
+    const doubles = new Float64Array(this.values.length);
+    for (let i = 0; i < this.n; i++) doubles[i] = Number(this.values[i]);
+    this.take(doubles);
+    this.kind = "float";
   }
 
   /** Takes back what `record` has put. */
@@ -203,6 +214,7 @@ export class ColumnValues {
       for (let i = 0; i < this.n; i++) wide[i] = BigInt(narrow[i]!);
       this.take(wide);
     }
+    if (!Number.isSafeInteger(Number(value))) this.beyond = true;
     this.values[this.n++] = value;
   }
 

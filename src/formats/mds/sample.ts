@@ -10,7 +10,7 @@ import type { AthanorError } from "../../base/errors.ts";
 import type { Value } from "../../base/json.ts";
 import { RecordMalformed } from "../errors.ts";
 import { jsonColumns, parseJson, plainJson, type Parsed } from "../json-value.ts";
-import { RecordFields } from "../record-fields.ts";
+import { FieldKinds, RecordFields } from "../record-fields.ts";
 import type { Column } from "../types.ts";
 import { numberBytes, type NumberType } from "../values.ts";
 import { parseEncoding, TYPES, type Encoding, type MdsColumn } from "./layout.ts";
@@ -89,7 +89,7 @@ export class SampleDecoder {
         if (encoding.form === "number") fields.numbers(name, encoding.type, bytes, from, 1);
         else if (encoding.form === "ndarray") {
           const { type, at: first, count } = arrayAt(coder, encoding, bytes, from, size);
-          fields.numbers(name, type, bytes, first, count);
+          fields.numbers(name, type, bytes, first, count, { loose: encoding.type === undefined });
         } else if (encoding.form === "json") jsonColumns(name, jsonAt(coder, bytes, from, size), fields);
         else fields.bytes(name, bytes.subarray(from, from + size));
       }
@@ -131,8 +131,8 @@ function valueOf(coder: Coder, bytes: Uint8Array, at: number, size: number): Val
 
 /** Numbers one by one, floats and integers as they are. */
 export function numbersAt(type: NumberType, bytes: Uint8Array, at: number, count: number, big = false): Value[] {
-  const fields = new RecordFields(new Map(), undefined);
-  fields.numbers("", type, bytes, at, count, big);
+  const fields = new RecordFields(new FieldKinds(), undefined);
+  fields.numbers("", type, bytes, at, count, { big });
   fields.end();
   const { values } = fields.finish().fields.get("") as Column;
   return Array.from<number | bigint>(values);

@@ -6,7 +6,7 @@
  * for await (const block of scan(shard, { kernels })) console.log(block.records, block.record(0));
  */
 import { FramedBlocks } from "../framed.ts";
-import { RecordFields } from "../record-fields.ts";
+import { FieldKinds, RecordFields } from "../record-fields.ts";
 import { RecordMalformed, ShardInvalid, Unsupported } from "../errors.ts";
 import type { BlockColumns, IndexOptions, RawBlock, ScanEnd, ScannedBlock, ShardFiles, ValueKind } from "../types.ts";
 import { MemoryWindow, Window } from "../window.ts";
@@ -32,16 +32,17 @@ export async function* scan(shard: ShardFiles, options: IndexOptions): AsyncGene
   const packing = packingOf(head, path);
   const encoding = packing === "gzip" ? "gzip" : "plain";
   const window = new Window(object, encoding, options);
-  const kinds = new Map<string, ValueKind>();
+  const known = new FieldKinds();
   try {
     let columns: MdsColumn[];
     if (packing === undefined || packing === "gzip") {
       const header = await readHeader(window, object.uri, packing === "gzip" ? undefined : object.size, listed);
       ({ columns } = header);
-      yield* scanSamples(window, object.uri, header, listed, new FramedBlocks(kinds));
-    } else columns = yield* scanPacked(window, shard, packing, listed, kinds);
-    const meta: MdsMeta = { packing, columns, kinds: Object.fromEntries(kinds) };
-    return { encoding, crc32c: window.crc32c, meta: { ...meta } };
+      yield* scanSamples(window, object.uri, header, listed, new FramedBlocks(known));
+    } else columns = yield* scanPacked(window, shard, packing, listed, known);
+    const { kinds, ...end } = known.end();
+    const meta: MdsMeta = { packing, columns, kinds };
+    return { encoding, crc32c: window.crc32c, meta: { ...meta }, ...end };
   } finally {
     window.close();
   }
@@ -52,7 +53,7 @@ async function* scanPacked(
   { object }: ShardFiles,
   packing: Packing,
   listed: Listed | undefined,
-  kinds: Map<string, ValueKind>,
+  known: FieldKinds,
 ): AsyncGenerator<ScannedBlock, MdsColumn[]> {
   const { uri: file, size } = object;
   if (size > MAX_PACKED) {
@@ -74,7 +75,7 @@ async function* scanPacked(
   const bytes = unpack(packing, window.bytes, file);
   const whole = new MemoryWindow(bytes);
   const header = await readHeader(whole, file, bytes.length, listed);
-  for await (const block of scanSamples(whole, file, header, listed, new FramedBlocks(kinds, true))) {
+  for await (const block of scanSamples(whole, file, header, listed, new FramedBlocks(known, true))) {
     yield { ...block, segments: [{ file: 0, offset: 0, length: size, field: 0 }], restarts: [] };
   }
   return header.columns;
@@ -86,7 +87,7 @@ export async function columns(raw: RawBlock, fields: readonly string[]): Promise
   const { file, firstRecord, records } = raw;
   let bytes = raw.segments[0]!.bytes;
   const decoder = new SampleDecoder(layout);
-  const set = new RecordFields(new Map(Object.entries(kinds)), fields);
+  const set = new RecordFields(new FieldKinds(kinds), fields);
   let at = 0;
   let offset = raw.segments[0]!.offset;
   if (packing !== undefined && packing !== "gzip") {

@@ -96,7 +96,7 @@ function decodePart(form: Form, part: string, own: Uint8Array, fields: RecordFie
       const text = Buffer.from(own).toString("latin1");
       // A class may be a name, too.
       if (/^\s*[-+]?\d+\s*$/.test(text)) return fields.list(part, "int64", [integer(text)]);
-      return fields.bytes(part, own);
+      return fields.bytes(part, own, true);
     }
     case "text":
     case "bytes":
@@ -108,7 +108,7 @@ function npyColumn(name: string, own: Uint8Array, fields: RecordFields): void {
   const array = readNpy(own);
   if (array === undefined) return;
   const { bytes, at } = rowMajor(own, array);
-  fields.numbers(name, array.type, bytes, at, array.count, array.big);
+  fields.numbers(name, array.type, bytes, at, array.count, { big: array.big, loose: true });
 }
 
 /** Values for eyes: text and JSON as text, arrays as nested lists, the rest as bytes. `bytes` are the sample's own. */

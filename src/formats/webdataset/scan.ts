@@ -10,7 +10,7 @@
 import { AthanorError } from "../../base/errors.ts";
 import { NotFormat, RecordMalformed, RecordTruncated } from "../errors.ts";
 import { FramedBlocks } from "../framed.ts";
-import { RecordFields } from "../record-fields.ts";
+import { FieldKinds, RecordFields } from "../record-fields.ts";
 import { describe } from "../tfrecord/detect.ts";
 import type { BlockColumns, IndexOptions, RawBlock, ScanEnd, ScannedBlock, ShardFiles, ValueKind } from "../types.ts";
 import { Window } from "../window.ts";
@@ -28,8 +28,8 @@ export async function* scan({ object }: ShardFiles, options: IndexOptions): Asyn
   await object.readInto(head, 0);
   const encoding = encodingOf(head);
   const window = new Window(object, encoding, options);
-  const kinds = new Map<string, ValueKind>();
-  const blocks = new FramedBlocks(kinds);
+  const known = new FieldKinds();
+  const blocks = new FramedBlocks(known);
   const seen = new SeenKeys();
   const reader = new SampleReader(0, (byteOffset) => ({ file, record: blocks.record, byteOffset }));
   let fault: AthanorError | undefined;
@@ -69,7 +69,8 @@ export async function* scan({ object }: ShardFiles, options: IndexOptions): Asyn
     if (rest !== undefined) yield rest;
     if (fault !== undefined) throw fault;
     await checkEnd(window, reader.at, blocks.record, file);
-    return { encoding, crc32c: window.crc32c, meta: { kinds: Object.fromEntries(kinds) } };
+    const { kinds, ...end } = known.end();
+    return { encoding, crc32c: window.crc32c, meta: { kinds }, ...end };
   } finally {
     window.close();
   }
@@ -149,7 +150,7 @@ export function columns(raw: RawBlock, fields: readonly string[]): BlockColumns 
   const { file, firstRecord, records } = raw;
   const { bytes, offset } = raw.segments[0]!;
   const { kinds } = raw.meta as { readonly kinds: { readonly [field: string]: ValueKind } };
-  const set = new RecordFields(new Map(Object.entries(kinds)), fields);
+  const set = new RecordFields(new FieldKinds(kinds), fields);
   const reader = new SampleReader(offset, (byteOffset) => ({ file, record: firstRecord + set.records, byteOffset }));
   const end = offset + bytes.length;
   for (let more = true; more && set.records < records;) {

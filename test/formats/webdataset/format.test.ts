@@ -196,6 +196,36 @@ test("two members of one name, and a member that is no JSON, are faults of their
   assert.deepEqual(rowOf(fields.get("json.n"), 4), [4n]);
 });
 
+test("integers and fractions of one field are floats, text and numbers no column, also blocks later", async () => {
+  const filler = (i: number): Entry => ({ name: `${i}.bin`, data: new Uint8Array(5_000_000) });
+  const values = [
+    { a: [1, 2], b: 1, c: 2 ** 60, d: "x", e: 1 },
+    { a: [0.5], b: "text", c: 0.5, d: 7, e: 2 },
+    { a: 3, b: 2, c: 1, d: "y", e: 1.0 },
+  ];
+  const list = values.flatMap((value, i) => [
+    { name: `${i}.json`, data: JSON.stringify(value).replace('"e":1}', i === 2 ? '"e":1.0}' : '"e":1}') },
+    filler(i),
+  ]);
+  const shard = shardOf("a.tar", tar(list));
+  const { blocks, end } = await checkShard(webdataset, shard);
+  assert.equal(blocks.length, 3);
+  assert.deepEqual(end.notColumns, {
+    "json.b": "holds text and numbers",
+    "json.c": "holds integers beyond 2^53 and fractions",
+    "json.d": "holds text and numbers",
+  });
+  const { kinds } = end.meta as { kinds: Record<string, string> };
+  assert.deepEqual(kinds, { __key__: "bytes", "json.a": "float", "json.e": "float", bin: "bytes" });
+  const { createKernels } = await import("../../../src/kernels/load.ts");
+  const { shardFiles } = await import("../blocks.ts");
+  const content = await webdataset.index(await shardFiles(shard), { kernels: createKernels(0) });
+  assert.deepEqual(
+    content.schema.fields.map(({ name, kind }) => `${name} ${kind}`),
+    ["__key__ bytes", "bin bytes", "json.a float", "json.e float"],
+  );
+});
+
 test("joined archives, sparse files and global sizes are refused", async () => {
   const joined = await refused(Buffer.concat([tar([{ name: "0.txt" }]), tar([{ name: "1.txt" }])]));
   assert.deepEqual([joined.error.code, joined.before], ["ATH_RECORD_MALFORMED", 1]);
