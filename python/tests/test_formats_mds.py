@@ -61,7 +61,12 @@ def column(rng: random.Random, numbers: np.random.Generator) -> tuple[str, int |
         own_values = rng.choice(values)
         return "json", None, lambda: rng.choice(own_values), lambda v: json.dumps(v).encode()
     if kind == 5:
-        return rng.choice(["str_int", "str_float", "str_decimal"]), None, lambda: str(rng.random()), lambda v: v.encode()
+        return (
+            rng.choice(["str_int", "str_float", "str_decimal"]),
+            None,
+            lambda: str(rng.random()),
+            lambda v: v.encode(),
+        )
     fixed = rng.choice(list(CODES)) if rng.random() < 0.7 else None
     shape = tuple(rng.randrange(1, 4) for _ in range(rng.randrange(1, 4))) if rng.random() < 0.4 and fixed else None
     # One type in a column whose arrays tell their own: integers and fractions do not go into one column.

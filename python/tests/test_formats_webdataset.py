@@ -1,5 +1,5 @@
-"""WebDataset: random archives of tarfile come out of `athanor cat` as the webdataset library groups them, arrays as numpy
-reads them; a Loader delivers what was written."""
+"""WebDataset: random archives of tarfile come out of `athanor cat` as the webdataset library groups them, arrays as
+numpy reads them; a Loader delivers what was written."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def archive(path: Path, rng: np.random.Generator, pick: random.Random) -> None:
             # ustar has no room for every name.
             names = NAMES if tar.format != tarfile.USTAR_FORMAT else NAMES[:4]
             key = f"{pick.choice(names)}{number}"
-            exts = pick.sample(["json", "TXT", "cls", "ids.npy", "w.npy", "x.npz", "jpg", "pt", "seg.txt"], pick.randrange(1, 5))
+            exts = pick.sample(
+                ["json", "TXT", "cls", "ids.npy", "w.npy", "x.npz", "jpg", "pt", "seg.txt"], pick.randrange(1, 5)
+            )
             for ext in exts:
                 data = part(rng, pick, ext)
                 info = tarfile.TarInfo(f"{key}.{ext}")

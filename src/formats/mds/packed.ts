@@ -6,9 +6,10 @@
  * const bytes = unpack("zstd", stored, file);
  */
 import { brotliDecompressSync } from "node:zlib";
+import { bzip2Decompress } from "../codecs/bzip2.ts";
 import { snappyDecompress } from "../codecs/snappy.ts";
 import { readyZstd, zstdDecompressTo } from "../codecs/zstd.ts";
-import { StreamCorrupt, Unsupported } from "../errors.ts";
+import { StreamCorrupt } from "../errors.ts";
 
 export type Packing = "gzip" | "zstd" | "br" | "snappy" | "bz2";
 
@@ -38,7 +39,7 @@ export function packingOf(head: Uint8Array, path: string): Packing | undefined {
 }
 
 /** `stored`: may lie in shared memory. */
-export function unpack(packing: Packing, stored: Uint8Array, file: string): Uint8Array {
+export function unpack(packing: Exclude<Packing, "gzip">, stored: Uint8Array, file: string): Uint8Array {
   try {
     switch (packing) {
       case "zstd":
@@ -47,7 +48,8 @@ export function unpack(packing: Packing, stored: Uint8Array, file: string): Uint
         return brotliDecompressSync(Buffer.from(stored), { maxOutputLength: MAX_UNPACKED });
       case "snappy":
         return snappyDecompress(stored, snappySize(stored));
-      default:
+      case "bz2":
+        return bzip2Decompress(stored, MAX_UNPACKED);
     }
   } catch (error) {
     throw new StreamCorrupt(
@@ -57,11 +59,6 @@ export function unpack(packing: Packing, stored: Uint8Array, file: string): Uint
       error,
     );
   }
-  throw new Unsupported(
-    `a shard compressed with ${packing}`,
-    { file },
-    "compress it with zstd, gz, br or snappy, or decompress it",
-  );
 }
 
 export const ready = readyZstd;

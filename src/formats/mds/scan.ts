@@ -51,7 +51,7 @@ export async function* scan(shard: ShardFiles, options: IndexOptions): AsyncGene
 async function* scanPacked(
   window: Window,
   { object }: ShardFiles,
-  packing: Packing,
+  packing: Exclude<Packing, "gzip">,
   listed: Listed | undefined,
   known: FieldKinds,
 ): AsyncGenerator<ScannedBlock, MdsColumn[]> {

@@ -133,7 +133,7 @@ export function padded(size: number): number {
 
 function number(bytes: Uint8Array, at: number, length: number, what: string, where: Where): number {
   // GNU: the highest bit, then a big-endian number.
-  if (bytes[at]! === 0x80) {
+  if (bytes[at] === 0x80) {
     let value = 0;
     for (let i = at + 1; i < at + length; i++) value = value * 256 + bytes[i]!;
     if (Number.isSafeInteger(value)) return value;

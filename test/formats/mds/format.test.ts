@@ -33,6 +33,7 @@ for (const [folder, records] of [
   ["zstd", 20],
   ["br", 20],
   ["snappy", 20],
+  ["bz2", 1],
 ] as const) {
   test(`${folder}: all encodings give what was written, in blocks and spans`, async () => {
     const found: unknown[] = [];
@@ -108,10 +109,8 @@ test("columns: numbers exact, arrays flattened, JSON members by name, text as by
   assert.equal(columns.has("j.deep"), false);
 });
 
-test("pickle and bzip2 are refused before the first value", async () => {
-  for (const folder of ["pickled", "bz2"]) {
-    await assert.rejects(scanShard(mds, shardsOf(folder)[0]!), { code: "ATH_FORMAT_UNSUPPORTED" }, folder);
-  }
+test("pickle is refused before the first value", async () => {
+  await assert.rejects(scanShard(mds, shardsOf("pickled")[0]!), { code: "ATH_FORMAT_UNSUPPORTED" });
 });
 
 test("a uint64 of 2^63 and more is the fault of its record, and others are read", async () => {
@@ -157,7 +156,7 @@ test("blocks hold the samples that begin in their 4 MiB, with restarts; also of 
 });
 
 test(`${MUTATIONS} damaged shards give values or coded errors`, { timeout: 3_600_000 }, async () => {
-  const shards = ["raw", "gz", "zstd", "br", "snappy"].flatMap((folder) => shardsOf(folder).slice(0, 2));
+  const shards = ["raw", "gz", "zstd", "br", "snappy", "bz2"].flatMap((folder) => shardsOf(folder).slice(0, 2));
   const report = await hostile(mds, shards, MUTATIONS, { seed: SEED });
   assert.equal(report.read + report.refused, MUTATIONS);
   assert.ok(report.refused > MUTATIONS / 10 && report.read > 0, JSON.stringify(report));
