@@ -18,7 +18,10 @@ export interface LeafRows {
   records: number;
   entries: number;
   def: Uint8Array | undefined;
-  rep: Uint8Array | undefined;
+  /** One behind the other; absent where each entry is a record. */
+  reps: Uint8Array[] | undefined;
+  /** Entries behind the last of each record, likewise. */
+  ends: Uint32Array | undefined;
   values: Dense;
 }
 
@@ -27,6 +30,9 @@ export function sliceRows(leaf: Leaf, pages: readonly Page[], skip: number, reco
   const parts: { values: Values; from: number; to: number }[] = [];
   const defs: (Uint8Array | number)[] = [];
   const reps: Uint8Array[] = [];
+  const ends = leaf.maxRep === 0 ? undefined : new Uint32Array(records);
+  // A record ends where the next one begins.
+  let ended = -1;
   let entries = 0;
   let before = 0;
   let nulls = false;
@@ -41,17 +47,26 @@ export function sliceRows(leaf: Leaf, pages: readonly Page[], skip: number, reco
     const to = def === undefined ? end : from + countLevel(def, begin, end, leaf.maxDef);
     parts.push({ values: page.values, from, to });
     defs.push(def === undefined ? end - begin : def.subarray(begin, end));
-    if (rep !== undefined) reps.push(rep.subarray(begin, end));
+    if (rep !== undefined && ends !== undefined) {
+      reps.push(rep.subarray(begin, end));
+      for (const start of page.starts!) {
+        if (start < begin || start >= end) continue;
+        if (ended >= 0) ends[ended] = entries + start - begin;
+        ended++;
+      }
+    }
     nulls ||= def !== undefined;
     entries += end - begin;
   }
   if (before - skip < records) throw malformed(`pages of ${before - skip} records, expected ${records}`, place);
+  if (ends !== undefined && ended >= 0) ends[ended] = entries;
   try {
     return {
       records,
       entries,
       def: nulls ? joinLevels(defs, entries, leaf.maxDef) : undefined,
-      rep: leaf.maxRep === 0 ? undefined : joinLevels(reps, entries, 0),
+      reps: ends === undefined ? undefined : reps,
+      ends,
       values: join(leaf, parts),
     };
   } catch (error) {
@@ -60,17 +75,13 @@ export function sliceRows(leaf: Leaf, pages: readonly Page[], skip: number, reco
 }
 
 /** The first entry of a page's record `row`; 0 below its first record, behind its last entry beyond its last. */
-function entryOf({ rep, rows, entries }: Page, row: number): number {
+function entryOf({ starts, entries }: Page, row: number): number {
   if (row < 0) return 0;
   // A record that begins in a page before this one may go on here: its entries are part of it.
-  if (rep === undefined) return Math.min(row, entries);
-  if (row >= rows) return entries;
-  let at = rep.indexOf(0);
-  for (let i = 0; i < row; i++) at = rep.indexOf(0, at + 1);
-  return at;
+  return starts === undefined ? Math.min(row, entries) : (starts[row] ?? entries);
 }
 
-function joinLevels(parts: readonly (Uint8Array | number)[], entries: number, level: number): Uint8Array {
+export function joinLevels(parts: readonly (Uint8Array | number)[], entries: number, level: number): Uint8Array {
   const [first] = parts;
   if (parts.length === 1 && first instanceof Uint8Array) return first;
   const out = new Uint8Array(entries);
@@ -125,29 +136,18 @@ function scalarColumn({ kind }: ColumnField, leaf: Leaf, { records, def, values 
 function listColumn(
   { kind, name, nullBelow, itemFrom }: ColumnField,
   leaf: Leaf,
-  { records, entries, def, rep, values }: LeafRows,
+  { records, entries, def, ends: entryEnds, values }: LeafRows,
   faults: Map<number, AthanorError>,
   place: Place,
 ): Column {
   const array = values as Exclude<Dense, { ends: Uint32Array }>;
+  if (def === undefined) return { values: array, kind, ends: entryEnds! };
   const ends = new Uint32Array(records);
-  if (def === undefined) {
-    let at = 0;
-    for (let i = 0; i < records; i++) {
-      at = rep!.indexOf(0, at + 1);
-      ends[i] = at < 0 ? entries : at;
-      if (at < 0) at = entries;
-    }
-    return { values: array, kind, ends };
-  }
   let present: Uint8Array | undefined;
-  let row = -1;
+  let row = 0;
   let value = 0;
   for (let i = 0; i < entries; i++) {
-    if (rep![i] === 0) {
-      if (row >= 0) ends[row] = value;
-      row++;
-    }
+    if (i === entryEnds![row]) ends[row++] = value;
     const level = def[i]!;
     if (level === leaf.maxDef) value++;
     else if (level < nullBelow) (present ??= new Uint8Array(records).fill(1))[row] = 0;
@@ -160,7 +160,7 @@ function listColumn(
       faults.set(row, fault);
     }
   }
-  if (row >= 0) ends[row] = value;
+  ends[row] = value;
   return present === undefined ? { values: array, kind, ends } : { values: array, kind, ends, present };
 }
 

@@ -29,6 +29,12 @@ class Reader {
   }
 
   varint(): bigint {
+    // One byte is what nearly all are.
+    const short = this.bytes[this.at];
+    if (short !== undefined && short < 128) {
+      this.at++;
+      return BigInt(short);
+    }
     let value = 0n;
     for (let shift = 0n; shift < 70n; shift += 7n) {
       const byte = this.bytes[this.at++];

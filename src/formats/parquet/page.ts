@@ -15,7 +15,7 @@ import { parquetHeader } from "hyparquet/src/column.js";
 import type { Encoding, PageHeader } from "hyparquet/src/types.js";
 import { RecordCrc, RecordMalformed, StreamCorrupt, Unsupported } from "../errors.ts";
 import { type Codec, decompress, unreadCodec } from "./compress.ts";
-import { readHybrid } from "./hybrid.ts";
+import { constantRun, readHybrid } from "./hybrid.ts";
 import type { Leaf } from "./schema.ts";
 import { type Dense, type Values, readPlain, readValues } from "./values.ts";
 
@@ -53,6 +53,8 @@ export interface Page {
   def: Uint8Array | undefined;
   /** Absent: each entry is a record. */
   rep: Uint8Array | undefined;
+  /** The entries with which records begin, where there are repetition levels. */
+  starts: Uint32Array | undefined;
   values: Values;
   /** It needs the dictionary of its column. */
   coded: boolean;
@@ -149,7 +151,8 @@ export function readPage(
     const { def, rep } = levels;
     const entries = head.values;
     const values = readValues(encoding, leaf, bytes, at, levels.present, dictionary);
-    const rows = rep === undefined ? entries : zeros(rep);
+    const starts = rep === undefined ? undefined : zeros(rep);
+    const rows = starts?.length ?? entries;
     const told = head.header.data_page_header_v2?.num_rows;
     if (v2 && told !== rows) throw new Error(`${rows} rows, its header says ${told}`);
     return {
@@ -160,6 +163,7 @@ export function readPage(
       continues: rep !== undefined && entries > 0 && rep[0] !== 0,
       def,
       rep,
+      starts,
       values,
       coded: encoding === "PLAIN_DICTIONARY" || encoding === "RLE_DICTIONARY",
     };
@@ -188,7 +192,11 @@ function openV1({ header, values }: PageHead, body: Uint8Array, leaf: Leaf, code
   const about = header.data_page_header!;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   let at = 0;
-  const section = (max: number, encoding: Encoding | undefined): Uint8Array | undefined => {
+  const section = (
+    max: number,
+    encoding: Encoding | undefined,
+    read: typeof readDefinitions,
+  ): Uint8Array | undefined => {
     if (max === 0) return undefined;
     if (encoding !== undefined && encoding !== "RLE") throw new Error(`levels in ${encoding} are not supported`);
     if (at + 4 > bytes.length) throw new Error("its levels are cut");
@@ -196,11 +204,11 @@ function openV1({ header, values }: PageHead, body: Uint8Array, leaf: Leaf, code
     const end = from + view.getUint32(at, true);
     if (end > bytes.length) throw new Error("its levels are cut");
     at = end;
-    return readLevels(bytes, from, end, max, values);
+    return read(bytes, from, end, max, values);
   };
   try {
-    const rep = section(leaf.maxRep, about.repetition_level_encoding);
-    const def = section(leaf.maxDef, about.definition_level_encoding);
+    const rep = section(leaf.maxRep, about.repetition_level_encoding, readLevels);
+    const def = section(leaf.maxDef, about.definition_level_encoding, readDefinitions);
     return { encoding: about.encoding, levels: known(rep, def, leaf, values), bytes, at };
   } catch (error) {
     throw malformed(`damaged page: ${(error as Error).message}`, place, error);
@@ -221,7 +229,7 @@ function openV2({ header, values }: PageHead, body: Uint8Array, leaf: Leaf, code
   try {
     levels = known(
       leaf.maxRep === 0 ? undefined : readLevels(body, 0, rep, leaf.maxRep, values),
-      leaf.maxDef === 0 ? undefined : readLevels(body, rep, rep + def, leaf.maxDef, values),
+      leaf.maxDef === 0 ? undefined : readDefinitions(body, rep, rep + def, leaf.maxDef, values),
       leaf,
       values,
     );
@@ -263,8 +271,23 @@ function inflatePage(codec: Codec, body: Uint8Array, size: number, place: Place)
 function readLevels(bytes: Uint8Array, from: number, to: number, max: number, count: number): Uint8Array {
   const levels = new Uint8Array(count);
   const largest = readHybrid(bytes, from, to, 32 - Math.clz32(max), levels);
-  if (largest > max) throw new Error(`a level of ${largest}, expected ${max} at most`);
+  // The bound is sharp only to its highest bit.
+  const wrong = largest > max ? levels.find((level) => level > max) : undefined;
+  if (wrong !== undefined) throw new Error(`a level of ${wrong}, expected ${max} at most`);
   return levels;
+}
+
+/** Undefined: all entries are values. */
+function readDefinitions(
+  bytes: Uint8Array,
+  from: number,
+  to: number,
+  max: number,
+  count: number,
+): Uint8Array | undefined {
+  return constantRun(bytes, from, to, 32 - Math.clz32(max), count) === max
+    ? undefined
+    : readLevels(bytes, from, to, max, count);
 }
 
 /** Counts the values; where all entries are some, the levels need not be kept. */
@@ -280,9 +303,9 @@ export function countLevel(levels: Uint8Array, from: number, to: number, level: 
   return count;
 }
 
-function zeros(rep: Uint8Array): number {
-  let count = 0;
+function zeros(rep: Uint8Array): Uint32Array {
+  const found: number[] = [];
   // `indexOf` looks at 16 bytes at once: a list of 512 costs some 20 ns.
-  for (let at = rep.indexOf(0); at >= 0; at = rep.indexOf(0, at + 1)) count++;
-  return count;
+  for (let at = rep.indexOf(0); at >= 0; at = rep.indexOf(0, at + 1)) found.push(at);
+  return Uint32Array.from(found);
 }

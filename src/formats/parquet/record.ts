@@ -7,7 +7,7 @@
  * record(0); // { tokens: [1, 2], chat: [{ role: "user", content: "hi" }] }
  */
 import type { Value } from "../../base/json.ts";
-import type { LeafRows } from "./block.ts";
+import { joinLevels, type LeafRows } from "./block.ts";
 import { meant } from "./meaning.ts";
 import { countLevel } from "./page.ts";
 import type { FileSchema, Leaf, Node } from "./schema.ts";
@@ -27,6 +27,7 @@ class RecordReader {
   private readonly slices: readonly LeafRows[];
   /** Next entry and next value of each leaf. */
   private readonly entry: Uint32Array;
+  private readonly reps: (Uint8Array | undefined)[];
   private readonly value: Uint32Array;
   private next = 0;
 
@@ -34,6 +35,7 @@ class RecordReader {
     this.leaves = leaves;
     this.slices = slices;
     this.entry = new Uint32Array(leaves.length);
+    this.reps = slices.map(({ reps, entries }) => (reps === undefined ? undefined : joinLevels(reps, entries, 0)));
     this.value = new Uint32Array(leaves.length);
   }
 
@@ -44,15 +46,8 @@ class RecordReader {
   }
 
   private seek(record: number): void {
-    for (const [i, { rep, def, entries }] of this.slices.entries()) {
-      let at = record;
-      if (rep !== undefined) {
-        at = -1;
-        for (let row = 0; row <= record; row++) {
-          at = rep.indexOf(0, at + 1);
-          if (at < 0) at = entries;
-        }
-      }
+    for (const [i, { ends, def }] of this.slices.entries()) {
+      const at = ends === undefined ? record : record === 0 ? 0 : ends[record - 1]!;
       this.entry[i] = at;
       this.value[i] = def === undefined ? at : countLevel(def, 0, at, this.leaves[i]!.maxDef);
     }
@@ -93,7 +88,7 @@ class RecordReader {
   }
 
   private repeats(leaf: number, rep: number): boolean {
-    const levels = this.slices[leaf]!.rep;
+    const levels = this.reps[leaf];
     return levels !== undefined && (levels[this.entry[leaf]!] ?? 0) >= rep;
   }
 

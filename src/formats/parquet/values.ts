@@ -20,8 +20,14 @@ export interface ByteList {
 
 export type Dense = Int32Array | BigInt64Array | Float32Array | Float64Array | ByteList;
 
+/** Values as they are stored, little-endian: they are copied once, into the column. */
+interface Stored {
+  stored: Uint8Array;
+  type: "INT32" | "FLOAT" | "DOUBLE";
+}
+
 /** Text of a dictionary is repeated only when it is asked for: a page of 1 MiB can stand for terabytes. */
-export type Values = Dense | { dictionary: ByteList; indices: Int32Array };
+export type Values = Dense | Stored | { dictionary: ByteList; indices: Int32Array };
 
 /** More bytes than this in one page or block are not decoded at once. */
 export const MAX_BYTES = 256 * 1024 * 1024;
@@ -38,7 +44,7 @@ export function readValues(
   if (count === 0) return none(leaf);
   switch (encoding) {
     case "PLAIN":
-      return readPlain(leaf, bytes, at, count);
+      return stored(leaf, bytes, at, count) ?? readPlain(leaf, bytes, at, count);
     case "PLAIN_DICTIONARY":
     case "RLE_DICTIONARY":
       return lookUp(bytes, at, count, dictionary);
@@ -86,6 +92,13 @@ function none({ type }: Leaf): Dense {
   if (type === "DOUBLE") return new Float64Array(0);
   if (type === "BOOLEAN" || type === "INT32" || type === "INT64") return new Int32Array(0);
   return { bytes: new Uint8Array(0), ends: new Uint32Array(0) };
+}
+
+function stored({ type, unsigned }: Leaf, bytes: Uint8Array, at: number, count: number): Stored | undefined {
+  if ((type !== "INT32" || unsigned !== 0) && type !== "FLOAT" && type !== "DOUBLE") return undefined;
+  const length = count * (type === "DOUBLE" ? 8 : 4);
+  if (at + length > bytes.length) throw short(bytes.length - at, `${count} values of ${type}`);
+  return { stored: bytes.subarray(at, at + length), type };
 }
 
 /** PLAIN, which dictionaries are stored in too. */
@@ -182,7 +195,8 @@ function lookUp(bytes: Uint8Array, at: number, count: number, dictionary: Dense 
   const width = bytes[at]!;
   const largest = width === 0 ? 0 : readHybrid(bytes, at + 1, bytes.length, width, indices);
   const size = "ends" in dictionary ? dictionary.ends.length : dictionary.length;
-  if (largest >= size) throw new Error(`index ${largest} into a dictionary of ${size} values`);
+  // The bound is sharp only to its highest bit: where it does not decide, each index is looked at.
+  if (largest >= size) checkIndices(indices, size);
   if ("ends" in dictionary) return { dictionary, indices };
   if (dictionary instanceof Int32Array) {
     // In place: the hot path of token ids.
@@ -197,6 +211,15 @@ function lookUp(bytes: Uint8Array, at: number, count: number, dictionary: Dense 
   const out = dictionary instanceof Float32Array ? new Float32Array(count) : new Float64Array(count);
   for (let i = 0; i < count; i++) out[i] = dictionary[indices[i]!]!;
   return out;
+}
+
+function checkIndices(indices: Int32Array, size: number): void {
+  let largest = 0;
+  for (let i = 0; i < indices.length; i++) {
+    const index = indices[i]! >>> 0;
+    largest = index > largest ? index : largest;
+  }
+  if (largest >= size) throw new Error(`index ${largest} into a dictionary of ${size} values`);
 }
 
 /** BYTE_STREAM_SPLIT: first all first bytes, then all second ones. */
@@ -221,7 +244,7 @@ export function bytesOf(values: Values, from: number, to: number): number {
     }
     return sum;
   }
-  if (!("ends" in values)) return (to - from) * values.BYTES_PER_ELEMENT;
+  if (!("ends" in values)) return 0;
   return to === from ? 0 : values.ends[to - 1]! - (from === 0 ? 0 : values.ends[from - 1]!);
 }
 
@@ -231,27 +254,33 @@ export function join(leaf: Leaf, parts: readonly { values: Values; from: number;
   const [first] = used;
   if (first === undefined) return none(leaf);
   if ("indices" in first.values || "ends" in first.values) return joinBytes(used);
-  if (used.length === 1) return (first.values as Int32Array).subarray(first.from, first.to);
+  if (used.length === 1 && !("stored" in first.values))
+    return (first.values as Int32Array).subarray(first.from, first.to);
   const total = used.reduce((sum, { from, to }) => sum + to - from, 0);
-  const arrays = used.map(({ values, from, to }) => (values as Int32Array).subarray(from, to));
-  const wide = arrays.some((array) => (array as unknown) instanceof BigInt64Array);
-  if (wide) {
-    const out = new BigInt64Array(total);
-    let at = 0;
-    for (const array of arrays as (Int32Array | BigInt64Array)[]) {
-      if (array instanceof BigInt64Array) out.set(array, at);
-      else for (let i = 0; i < array.length; i++) out[at + i] = BigInt(array[i]!);
-      at += array.length;
-    }
-    return out;
-  }
-  const out = new (arrays[0]!.constructor as Int32ArrayConstructor)(total);
+  const out = emptyOf(leaf, used, total);
   let at = 0;
-  for (const array of arrays) {
-    out.set(array, at);
-    at += array.length;
+  for (const { values, from, to } of used) {
+    if ("stored" in values) {
+      const width = out.BYTES_PER_ELEMENT;
+      new Uint8Array(out.buffer).set(values.stored.subarray(from * width, to * width), at * width);
+    } else if (out instanceof BigInt64Array && values instanceof Int32Array) {
+      for (let i = from; i < to; i++) out[at + i - from] = BigInt(values[i]!);
+    } else {
+      (out as Int32Array).set((values as Int32Array).subarray(from, to), at);
+    }
+    at += to - from;
   }
   return out;
+}
+
+function emptyOf(
+  { type }: Leaf,
+  parts: readonly { values: Values }[],
+  count: number,
+): Int32Array | BigInt64Array | Float32Array | Float64Array {
+  if (type === "FLOAT") return new Float32Array(count);
+  if (type === "DOUBLE") return new Float64Array(count);
+  return parts.some(({ values }) => values instanceof BigInt64Array) ? new BigInt64Array(count) : new Int32Array(count);
 }
 
 function joinBytes(parts: readonly { values: Values; from: number; to: number }[]): ByteList {
