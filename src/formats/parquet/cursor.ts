@@ -51,13 +51,17 @@ const HEAD_BYTES = 4096;
 /** Old writers did not count the header of the dictionary into the chunk's size (PARQUET-816). */
 const UNCOUNTED_BYTES = 128;
 
+const EMPTY = new Uint8Array(0);
+
 export class Cursor {
   /** Those that records not yet dropped need. */
   pages: PlacedPage[] = [];
   /** The dictionary as it is stored. */
   dictionary: Segment | undefined;
   private readonly options: CursorOptions;
-  private window: Uint8Array = new Uint8Array(0);
+  /** The part of `memory` that was read. */
+  private window: Uint8Array = EMPTY;
+  private memory: Uint8Array = EMPTY;
   private windowAt = 0;
   private at: number;
   private words: Dense | undefined;
@@ -171,8 +175,13 @@ export class Cursor {
     const from = offset - this.windowAt;
     if (from >= 0 && from + length <= this.window.length) return this.window.subarray(from, from + length);
     const rest = Math.max(0, Math.min(limit, chunk.end) - offset);
-    const target = new Uint8Array(Math.max(length, Math.min(readBytes, rest)));
-    const got = await object.readInto(target, offset);
+    const want = Math.max(length, Math.min(readBytes, rest));
+    // What the window has of it need not be read again. Pages that are stored plain are not copied out of it: it is not used again then.
+    const kept = from >= 0 && from < this.window.length ? this.window.subarray(from) : EMPTY;
+    const target = chunk.codec !== 0 && want <= this.memory.length ? this.memory : new Uint8Array(want);
+    target.set(kept);
+    const got = kept.length + (await object.readInto(target.subarray(kept.length, want), offset + kept.length));
+    this.memory = target;
     if (got < length) {
       const where = { file: object.uri, byteOffset: offset };
       throw new RecordTruncated(`the file ends after ${got} of ${length} bytes`, where, "copy the file again");

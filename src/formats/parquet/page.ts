@@ -240,7 +240,8 @@ function openV2({ header, values }: PageHead, body: Uint8Array, leaf: Leaf, code
     throw malformed(`damaged page: ${(error as Error).message}`, place, error);
   }
   const empty = levels.present === 0;
-  const bytes = empty ? new Uint8Array(0) : plain ? stored : inflatePage(codec, stored, size, place);
+  // A page that is not compressed in a column that is: whoever reads the column uses its memory again.
+  const bytes = empty ? new Uint8Array(0) : plain ? stored.slice() : inflatePage(codec, stored, size, place);
   return { encoding: about.encoding, levels, bytes, at: 0 };
 }
 

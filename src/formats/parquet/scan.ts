@@ -67,7 +67,7 @@ export async function* scan(
           firstRecord,
           column: `row group ${g}, column "${leaf.path}"`,
           limit: footer.end,
-          readBytes: Math.min(1024 * 1024, Math.max(64 * 1024, READ_BYTES / leaves.length)),
+          readBytes: Math.min(4 * 1024 * 1024, Math.max(64 * 1024, Math.floor(READ_BYTES / leaves.length))),
           progress: options.progress,
         }),
     );
