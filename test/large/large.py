@@ -10,6 +10,7 @@ bar is missed or a row is wrong.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import os
 import resource
@@ -117,11 +118,15 @@ def index(folder: Path) -> tuple[float, int]:
     """Seconds, and the peak of memory of the process."""
     begin = time.monotonic()
     process = subprocess.Popen(["node", str(ROOT / "bin" / "athanor.mjs"), "index", str(folder)])
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    highest = 0
+    # `ru_maxrss` would be that of this process, which has written the file: it is handed on through fork.
+    while process.poll() is None:
+        with contextlib.suppress(OSError, StopIteration):
+            highest = max(highest, peak(process.pid))
+        time.sleep(0.05)
     if process.returncode != 0:
         raise SystemExit(f"index failed: {process.returncode}")
-    return time.monotonic() - begin, usage.ru_maxrss * 1024
+    return time.monotonic() - begin, highest
 
 
 def feed(folder: Path, total: int, batches: int) -> tuple[float, int]:
