@@ -42,7 +42,8 @@ export interface CursorOptions {
   limit: number;
   /** Bytes of one read. */
   readBytes: number;
-  progress: ((bytes: number) => void) | undefined;
+  /** Told of each page's stored bytes. */
+  progress: (bytes: number) => void;
 }
 
 /** Statistics with long text make headers long; beyond this it is none. */
@@ -192,7 +193,7 @@ export class Cursor {
   }
 
   private tell(): void {
-    this.options.progress?.(this.at - this.told);
+    this.options.progress(this.at - this.told);
     this.told = this.at;
   }
 }

@@ -55,6 +55,8 @@ export async function* scan(
   const { fields, leaves } = footer.schema;
   const skips: number[] = [];
   let firstRecord = 0;
+  let read = 0;
+  const progress = (bytes: number): void => options.progress?.((read += bytes));
   for (const [g, group] of footer.groups.entries()) {
     if (group.rows === 0) continue;
     const cursors = leaves.map(
@@ -68,7 +70,7 @@ export async function* scan(
           column: `row group ${g}, column "${leaf.path}"`,
           limit: footer.end,
           readBytes: Math.min(4 * 1024 * 1024, Math.max(64 * 1024, Math.floor(READ_BYTES / leaves.length))),
-          progress: options.progress,
+          progress,
         }),
     );
     yield* scanGroup(footer, group, cursors, firstRecord, skips, limits);
