@@ -1,6 +1,6 @@
 // MDS shards as MosaicML's writer made them (test/fixtures/mds/make.py) against the values that were written; blocks, spans, damage.
 import assert from "node:assert/strict";
-import { readFileSync, readdirSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { plainValue } from "../../../src/base/json.ts";
 import { mds } from "../../../src/formats/mds/format.ts";
@@ -8,10 +8,11 @@ import { parseListing } from "../../../src/formats/mds/listing.ts";
 import { detectFormat } from "../../../src/formats/registry.ts";
 import { BLOCK_BYTES } from "../../../src/formats/types.ts";
 import { AthanorError } from "../../../src/base/errors.ts";
-import { checkShard, rowOf, scanShard, shardOf, type TestShard } from "../blocks.ts";
+import { checkShard, rowOf, scanShard, shardOf } from "../blocks.ts";
 import { damage, generator } from "../damage.ts";
 import { fixtures } from "../fixtures.ts";
 import { hostile } from "../hostile.ts";
+import { hostileShards, shardsOf } from "./samples.ts";
 import { shardBytes } from "./writer.ts";
 
 const MUTATIONS = Number(process.env["ATHANOR_HOSTILE"] ?? 300);
@@ -21,11 +22,6 @@ const values = readFileSync(`${fixtures}/mds/values.jsonl`, "utf8")
   .trimEnd()
   .split("\n")
   .map((line) => JSON.parse(line) as Record<string, unknown>);
-
-function shardsOf(folder: string): TestShard[] {
-  const names = readdirSync(`${fixtures}/mds/${folder}`).filter((name) => name !== "index.json");
-  return names.sort().map((name) => shardOf(name, readFileSync(`${fixtures}/mds/${folder}/${name}`)));
-}
 
 for (const [folder, records] of [
   ["raw", 70],
@@ -156,8 +152,7 @@ test("blocks hold the samples that begin in their 4 MiB, with restarts; also of 
 });
 
 test(`${MUTATIONS} damaged shards give values or coded errors`, { timeout: 3_600_000 }, async () => {
-  const shards = ["raw", "gz", "zstd", "br", "snappy", "bz2"].flatMap((folder) => shardsOf(folder).slice(0, 2));
-  const report = await hostile(mds, shards, MUTATIONS, { seed: SEED });
+  const report = await hostile(mds, hostileShards(), MUTATIONS, { seed: SEED });
   assert.equal(report.read + report.refused, MUTATIONS);
   assert.ok(report.refused > MUTATIONS / 10 && report.read > 0, JSON.stringify(report));
 });

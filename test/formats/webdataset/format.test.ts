@@ -10,12 +10,11 @@ import { webdataset } from "../../../src/formats/webdataset/format.ts";
 import { checkShard, rowOf, scanShard, shardOf } from "../blocks.ts";
 import { generator } from "../damage.ts";
 import { hostile } from "../hostile.ts";
-import { member, npy, pax, tar, zip, type Entry } from "./archive.ts";
+import { member, pax, tar, type Entry } from "./archive.ts";
+import { entries, hostileShards } from "./samples.ts";
 
 const MUTATIONS = Number(process.env["ATHANOR_HOSTILE"] ?? 300);
 const SEED = Number(process.env["ATHANOR_SEED"] ?? 1);
-
-const int32 = (...values: number[]): Buffer => Buffer.from(Int32Array.from(values).buffer);
 
 function shown(blocks: readonly ScannedBlock[]): Json[] {
   return blocks.flatMap((block) => Array.from({ length: block.records }, (_, i) => plainValue(block.record!(i))));
@@ -35,32 +34,6 @@ async function refused(bytes: Uint8Array, name = "a.tar"): Promise<{ error: Atha
   }
   assert.fail("the shard was read");
 }
-
-const entries: Entry[] = [
-  { name: "d", type: "5" },
-  { name: "d/0.ids.npy", data: npy("<i4", [2, 2], int32(1, 2, 3, 4)) },
-  {
-    name: "d/0.json",
-    data: '{"ids": [1, 9007199254740993], "w": 0.5, "ok": true, "t": "é", "deep": {"a": 1}, "mix": [1, "a"]}',
-  },
-  { name: "d/0.TXT", data: "grün" },
-  { name: "d/0.cls", data: "7" },
-  { name: "d/1.ids.npy", data: npy(">i2", [3], Buffer.from([0, 1, 255, 254, 0, 3])) },
-  {
-    name: "d/1.npz",
-    data: zip(
-      { "x.npy": npy("<i4", [2], int32(5, 6)), "y.npy": npy("<f8", [1], Buffer.from(Float64Array.of(0.5).buffer)) },
-      true,
-    ),
-  },
-  { name: "d/._1.txt", data: "\0\x05" },
-  { name: "__meta__", data: "x" },
-  { name: "d/1.bin", data: Uint8Array.of(0, 255) },
-  { name: "d/2.json", data: "[3, 4]" },
-  { name: "d/2.cls", data: "-12" },
-  { name: "d/2.ids.npy", data: npy("<i4", [2, 2], int32(1, 2, 3, 4), true), long: "pax" },
-  { name: "d/3.ids.npy", data: npy("|u1", [0], Uint8Array.of()), long: "gnu" },
-];
 
 test("members become columns by the end of their names", async () => {
   const { blocks } = await checkShard(webdataset, shardOf("a.tar", tar(entries)));
@@ -265,13 +238,7 @@ test("what is no archive is called what it is", async () => {
 });
 
 test(`${MUTATIONS} damaged shards give values or coded errors`, { timeout: 3_600_000 }, async () => {
-  const plain = tar(entries);
-  const stored = tar([
-    { name: "k.npz", data: zip({ "x.npy": npy("<i8", [1], Buffer.alloc(8, 1)) }, false), long: "pax" },
-    { name: "l.json", data: JSON.stringify({ a: [1, 2, 3], b: "text", c: [[1], [2]] }) },
-  ]);
-  const shards = [shardOf("a.tar", plain), shardOf("b.tar.gz", gzipSync(plain)), shardOf("c.tar", stored)];
-  const report = await hostile(webdataset, shards, MUTATIONS, { seed: SEED });
+  const report = await hostile(webdataset, hostileShards(), MUTATIONS, { seed: SEED });
   assert.equal(report.read + report.refused, MUTATIONS);
   assert.ok(report.refused > MUTATIONS / 10 && report.read > 0, JSON.stringify(report));
 });
