@@ -6,18 +6,18 @@ import hashlib
 import json
 import random
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
 from athanor.errors import AthanorError
 from athanor.numpy import Loader
-from athanor.reference import read_megatron, shard_key
+from athanor.reference import read_megatron
 from athanor.reference.crc import crc32c
 from athanor.reference.files import discover
 from athanor.reference.scan import scan_all
-from token_writer import pieces, rows_of, write_pair
+from token_writer import Taken, make, rows_of, step_of, write_pair
 
 CASES = Path(__file__).resolve().parents[2] / "test/fixtures/cases"
 
@@ -131,8 +131,6 @@ def test_a_set_is_of_one_format_and_pairs_are_whole(tmp_path: Path) -> None:
     assert caught.value.file == str(tmp_path / "b.npy")
     with pytest.raises(AthanorError, match="ATH_SAMPLE_RULE"):
         feed(tmp_path / "b.npy", sample_rule="document")
-    with pytest.raises(ValueError, match="sample_rule"), Loader(tmp_path, batch_size=1, sample_rule="stream"):
-        pass
     (tmp_path / "a.bin").rename(tmp_path / "c.bin")
     for name in ("a.idx", "c.bin"):
         with pytest.raises(AthanorError, match="ATH_NOT_FOUND") as caught:
@@ -171,70 +169,6 @@ def test_blocks_count_the_samples_whose_first_token_lies_in_them(tmp_path: Path)
 
 
 # -- random sets
-
-
-class Made(NamedTuple):
-    rows: dict[tuple[int, int, int], list[int]]  # by identity
-    options: dict[str, Any]
-
-
-def make(folder: Path, rng: random.Random) -> Made:
-    """A random set, and its samples, worked out here again."""
-    kind, length = rng.choice(["npy", "document", "stream"]), rng.choice([1, 3, 16, 50])
-    rows: dict[tuple[int, int, int], list[int]] = {}
-    shards = rng.randint(1, 4)
-    for number in range(shards):
-        stem = folder / rng.choice(["a", "ä", "z"]) / f"s{number}"
-        stem.parent.mkdir(exist_ok=True)
-        path = stem.relative_to(folder).as_posix() + (".npy" if kind == "npy" else ".bin")
-        key = shard_key("data", path)
-        dtype = rng.choice(
-            ["<i4", "<u2", "<i8", "u1", "i1", "<i2"] + (["<u4", "<u8", ">i4", ">u2"] if kind == "npy" else [])
-        )
-        most = min(int(np.iinfo(dtype).max), 2**63 - 1)
-        token = lambda: rng.choice([0, 1, most, rng.randint(0, most)])  # noqa: B023, E731
-        if kind == "npy":
-            tokens = [token() for _ in range(rng.choice([int(number == 0), 1, length, rng.randint(1, 300)]))]
-            np.save(stem.with_suffix(".npy"), np.array(tokens, dtype))
-            for at, piece in enumerate(pieces(tokens, length)):
-                rows[key, at * length, 0] = piece
-            continue
-        documents = [
-            [token() for _ in range(rng.choice([0, 1, length, rng.randint(1, 60)]))]
-            for _ in range(rng.randint(3 * (number == 0), 9))
-        ]
-        cuts = [d for d in range(len(documents)) if rng.random() < 0.3]
-        write_pair(stem, documents, dtype, cuts, modes=rng.random() < 0.3)
-        places = [(d, t) for d, document in enumerate(documents) for t in range(len(document))]
-        if kind == "stream":
-            flat = sum(documents, [])
-            for at, piece in enumerate(pieces(flat, length)):
-                rows[(key, *places[at * length])] = piece
-        else:
-            for d, document in enumerate(documents):
-                for at, piece in enumerate(pieces(document, length)):
-                    rows[key, d, at * length] = piece
-    options: dict[str, Any] = {"max_length": length, "seed": rng.getrandbits(64)}
-    options |= {} if kind == "npy" else {"sample_rule": kind} if kind == "stream" or rng.random() < 0.5 else {}
-    options |= rng.choice(
-        [{}, {"window": rng.choice([1, 7, 40])}, {"lanes": 3}, {"shuffle": "none"}, {"shuffle_memory": 64}]
-    )
-    return Made(rows, options)
-
-
-Taken = list[tuple[int, int, int, tuple[int, ...]]]  # position, shard key, record, tokens
-
-
-def step_of(walks: list[Any], padded: bool) -> Taken:
-    """One step of all ranks: the rows that count, by position."""
-    taken: Taken = []
-    for walk in walks:
-        batch = next(walk)
-        columns = batch["_position"], batch["_shard_key"].view(np.uint64), batch["_record"]
-        valid = batch["valid"].tolist() if padded else [True] * len(columns[0])
-        rows = zip(*(column.tolist() for column in columns), map(tuple, rows_of(batch)))
-        taken += [row for row, counts in zip(rows, valid) if counts]
-    return sorted(taken)
 
 
 @pytest.mark.parametrize("seed", range(16))

@@ -22,6 +22,7 @@ const hello = z.object({
     max_length: whole.min(1).max(1 << 24),
     pad_id: z.number().int(),
     strict: z.boolean(),
+    sample_rule: z.enum(["record", "document", "stream"]).nullable().default(null),
   }),
   order: z.object({
     seed: decimal,

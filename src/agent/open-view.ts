@@ -66,7 +66,9 @@ export class ViewOpener {
         maxLength: request.max_length,
         padId: request.pad_id,
         strict: request.strict,
+        sampleRule: request.sample_rule ?? undefined,
       },
+      this.storage,
       state?.sources,
     );
     const job = jobOf(hello, named, views);
@@ -76,7 +78,9 @@ export class ViewOpener {
     if (ledger !== undefined) {
       opened.clocks.badRecords = ledger.distinct;
       for (const view of opened.sources) {
-        if (view !== undefined) view.quarantine = new Quarantine(view.source, layout, ledger, replaces(hello));
+        // Nothing stands in for samples of tokens: a bad id is the writer's fault, and in all of them.
+        if (view !== undefined && !view.source.isCut)
+          view.quarantine = new Quarantine(view.source, layout, ledger, replaces(hello));
       }
     }
     return { ...opened, plan, layout, position: plan.position };
@@ -188,19 +192,18 @@ function jobOf({ order, mix, view }: Hello, named: readonly NamedIndex[], views:
   }
   return {
     sources: named.map(({ name }, i) => ({ name, view: views[i]!.view, past: views[i]!.past.map(({ view }) => view) })),
-    phases: mix?.by === "tokens" ? phases.map((phase) => bySamples(phase, named, view.max_length)) : phases,
+    phases: mix?.by === "tokens" ? phases.map((phase) => bySamples(phase, views, view.max_length)) : phases,
     ramp: (order.ramp ?? [[0, order.global_batch] as const]).map(([from, size]) => ({ from, size })),
     options,
   };
 }
 
 /** Weights by tokens as weights by samples: a sample holds its source's mean tokens, at most what a row holds. */
-function bySamples({ from, weights }: Phase, named: readonly NamedIndex[], maxLength: number): Phase {
+function bySamples({ from, weights }: Phase, views: readonly SourceViews[], maxLength: number): Phase {
   return {
     from,
     weights: weights.map((weight, i) => {
-      const { records, tokens } = named[i]!.index.totals;
-
+      const { records, tokens } = views[i]!.index.totals;
       return weight / Math.max(Math.min(tokens / records, maxLength), 1);
     }),
   };

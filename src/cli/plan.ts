@@ -22,6 +22,7 @@ interface Flags extends OrderFlags {
   gradAccum: number;
   maxLength?: number;
   columns?: string;
+  sampleRule?: string;
   stepMs?: number;
   indexDir?: string;
 }
@@ -37,6 +38,7 @@ export function register(program: Command): void {
     .option("--grad-accum <n>", "steps of one optimizer batch", whole, 1)
     .option("--max-length <n>", "values a row of a column (default: 512, or the description's)", whole)
     .option("--columns <names>", "delivered columns, a,b,c; of a description their number")
+    .option("--sample-rule <rule>", "document or stream: how tokens become samples (default: the format's own)")
     .option("--step-ms <ms>", "milliseconds of one step, for the epoch's time", number);
   addOrderFlags(plan)
     .option("--index-dir <dir>", "where the index lies when the data is read-only")
@@ -80,16 +82,15 @@ async function described(path: string, flags: Flags): Promise<PlanData> {
 
 async function indexed(path: string, flags: Flags): Promise<PlanData> {
   return await withStorage(async (storage) => {
-    const index = await openIndex(path, { storage, indexDir: flags.indexDir });
-    if (index === undefined)
+    const stored = await openIndex(path, { storage, indexDir: flags.indexDir });
+    if (stored === undefined)
       throw new IndexMissing("there is no index", { file: path }, indexCommand(path, flags.indexDir));
     const columns = flags.columns?.split(",");
-    const { view, layout } = await viewOf(index, {
-      columns,
-      maxLength: flags.maxLength ?? 512,
-      padId: 0,
-      strict: false,
-    });
+    const { view, index, layout } = await viewOf(
+      stored,
+      { columns, maxLength: flags.maxLength ?? 512, padId: 0, strict: false, sampleRule: flags.sampleRule },
+      storage,
+    );
     const resolved = resolveOrder(view, options(flags));
     const table = await extents(index, resolved.extentBlocks);
     const { shards } = index;

@@ -19,6 +19,7 @@ interface Flags extends OrderFlags {
   globalBatchSize: number;
   maxLength: number;
   columns?: string;
+  sampleRule?: string;
   seed?: bigint;
   indexDir?: string;
   out: string;
@@ -34,6 +35,7 @@ export function registerFromConsumed(state: Command): void {
     .requiredOption("--out <file>", "where the state goes")
     .option("--max-length <n>", "as the loader's max_length", whole, 512)
     .option("--columns <names>", "as the loader's columns, a,b,c (default: all that can be delivered)")
+    .option("--sample-rule <rule>", "as the loader's sample_rule (default: the format's own)")
     .option("--seed <n>", "as the loader's seed (default: 0)", seedOf)
     .option("--index-dir <dir>", "where the index lies when the data is read-only");
   addOrderFlags(command).action(async (flags: Flags, from: Command) => {
@@ -41,12 +43,9 @@ export function registerFromConsumed(state: Command): void {
       const index = await openIndex(flags.data, { storage, indexDir: flags.indexDir });
       if (index === undefined)
         throw new IndexMissing("there is no index", { file: flags.data }, indexCommand(flags.data, flags.indexDir));
-      const { view } = await viewOf(index, {
-        columns: flags.columns?.split(","),
-        maxLength: flags.maxLength,
-        padId: 0,
-        strict: false,
-      });
+      const columns = flags.columns?.split(",");
+      const { maxLength, sampleRule } = flags;
+      const { view } = await viewOf(index, { columns, maxLength, padId: 0, strict: false, sampleRule }, storage);
       const options = orderOptions(flags, flags.seed ?? 0n, flags.globalBatchSize);
       return advance(stateOf(planSingle(SOURCE_NAME, view, options), 0), flags.consumedSamples);
     });

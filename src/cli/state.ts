@@ -6,6 +6,7 @@ import { StateMismatch } from "../order/errors.ts";
 import { checkReport } from "../order/proof-files.ts";
 import type { PositionRange } from "../order/proof-files.ts";
 import { compareStates } from "../order/state-diff.ts";
+import { whole } from "./order-flags.ts";
 import { printLine, wantsJson, withStorage } from "./command.ts";
 import { registerFromConsumed } from "./state-from-consumed.ts";
 import { registerSkip } from "./state-skip.ts";
@@ -19,6 +20,7 @@ interface VerifyFlags {
   indexDir?: string;
   ledger?: string;
   skipped: PositionRange[];
+  maxLength?: number;
 }
 
 export function register(program: Command): void {
@@ -59,6 +61,7 @@ export function register(program: Command): void {
     .option("--state <state>", "a state of the run (default: the one in the proof files)")
     .option("--index-dir <dir>", "where the index lies when the data is read-only")
     .option("--ledger <dir>", "folder of the ledger of replaced records (default: that of the proof files)")
+    .option("--max-length <n>", "of samples cut out of tokens, where it is above 131073", whole)
     .option("--skipped <from:to>", "positions that `state skip` left out; may be given again", range, [])
     .action(async (run: string, flags: VerifyFlags, command: Command) => {
       const given = flags.state === undefined ? undefined : (await readState(flags.state)).state;
@@ -69,6 +72,7 @@ export function register(program: Command): void {
           state: given,
           ledger: flags.ledger,
           skipped: flags.skipped,
+          maxLength: flags.maxLength,
         }),
       );
       await printLine(

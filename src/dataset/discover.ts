@@ -8,7 +8,7 @@
  */
 import { createHash } from "node:crypto";
 import { basename, dirname, join, relative, resolve } from "node:path";
-import { groupFiles } from "../formats/groups.ts";
+import { groupFiles, partnerOf } from "../formats/groups.ts";
 import { FOLDER_MARKS } from "../storage/types.ts";
 import type { Storage } from "../storage/types.ts";
 import { NoShards, SourceUnsupported } from "./errors.ts";
@@ -38,7 +38,8 @@ export async function discover(source: string, storage: Storage, indexDir?: stri
     );
   }
   const path = resolve(source);
-  const { root, paths } = besideShard(await files(source, path, storage));
+  const { root, paths: named } = besideShard(await files(source, path, storage));
+  const paths = root === path ? named : await withPartners(root, named, storage);
   const fallback = root === path ? join(root, INDEX_FOLDER) : join(root, INDEX_FOLDER, "sets", setName(root, path));
   const folder = indexDir === undefined ? fallback : resolve(indexDir);
   // An index folder inside the data whose name is not hidden.
@@ -81,6 +82,17 @@ async function files(source: string, path: string, storage: Storage): Promise<{ 
     root: join(prefix, common),
     paths: common === "" ? names : names.map((name) => name.slice(common.length + 1)),
   };
+}
+
+/** Of a pair that a file or a glob names half of, the other file, too. */
+async function withPartners(root: string, paths: readonly string[], storage: Storage): Promise<string[]> {
+  const present = new Set(paths);
+  for (const path of paths) {
+    const partner = partnerOf(path);
+    if (partner === undefined || present.has(partner)) continue;
+    if ((await kindOf(join(root, partner), storage)) === "file") present.add(partner);
+  }
+  return [...present].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
 }
 
 async function kindOf(path: string, storage: Storage): Promise<"file" | "folder" | undefined> {

@@ -5,6 +5,8 @@ export const NoShards = defineError("ATH_NO_SHARDS", 3);
 export const SourceUnsupported = defineError("ATH_SOURCE_UNSUPPORTED", 2);
 export const FormatConflict = defineError("ATH_FORMAT_CONFLICT", 1);
 export const SchemaConflict = defineError("ATH_SCHEMA_CONFLICT", 1);
+/** The view asks for samples that the data's format does not have. */
+export const SampleRuleUnknown = defineError("ATH_SAMPLE_RULE", 2);
 export const IndexStale = defineError("ATH_INDEX_STALE", 1);
 export const IndexMissing = defineError("ATH_INDEX_MISSING", 1);
 export const IndexCorrupt = defineError("ATH_INDEX_CORRUPT", 1);

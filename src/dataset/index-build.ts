@@ -9,6 +9,7 @@
 import { join } from "node:path";
 import { AthanorError } from "../base/errors.ts";
 import { createKernels } from "../kernels/load.ts";
+import type { ShardFile } from "../formats/types.ts";
 import type { Storage } from "../storage/types.ts";
 import { discover } from "./discover.ts";
 import type { Discovered } from "./discover.ts";
@@ -63,7 +64,7 @@ export async function buildIndex(source: string, options: BuildOptions): Promise
   const before = await oldIndex(root, indexDir, storage);
   const old = options.rebuild === true ? undefined : before;
   const files = await findAll(found, storage);
-  const known = await knownShards(old, indexDir, storage);
+  const known = await knownShards(old, indexDir, storage, files);
   const isKnown = ({ path, version }: FoundShard): boolean => {
     const row = known.get(path);
     return row !== undefined && row.size === version.size && row.mtimeNs === version.mtimeNs;
@@ -164,28 +165,33 @@ async function* scanAll(
   judge: Judge,
   options: BuildOptions,
 ): AsyncGenerator<ScannedShard> {
-  const total = fresh.reduce((sum, { version }) => sum + version.size, 0);
+  const total = fresh.reduce((sum, found) => sum + toRead(found), 0);
   const kernels = createKernels(0);
   let before = 0;
   for (const found of fresh) {
-    const { path, version } = found;
+    const { path } = found;
     const progress = (bytes: number): void => options.progress?.(before + bytes, total, path);
     try {
       const why = await judge(path);
       if (why !== undefined) {
         ignored.push({ path, why });
-        before += version.size;
+        before += toRead(found);
         continue;
       }
-      yield await scanShard(options.storage, root, found, kernels, progress, options.onBad);
+      yield await scanShard(options.storage, root, found, kernels, { progress, onBad: options.onBad });
       options.onRead?.(path);
     } catch (error) {
       const notData = error instanceof AthanorError && error.code === "ATH_NOT_FORMAT" && isKnownNonData(path);
       if (!notData) throw error;
       ignored.push({ path, why: error.what });
     }
-    before += version.size;
+    before += toRead(found);
   }
+}
+
+/** What its index is made of: of a pair the file that says where the data lies. */
+function toRead({ version, folder, beside }: FoundShard): number {
+  return folder || beside.length === 0 ? version.size : beside.reduce((sum, { size }) => sum + size, 0);
 }
 
 /** A damaged index is no reason to fail here: it is built anew. */
@@ -203,10 +209,23 @@ async function knownShards(
   old: DatasetIndex | undefined,
   indexDir: string,
   storage: Storage,
+  files: readonly FoundShard[],
 ): Promise<Map<string, ShardRow>> {
   if (old === undefined) return new Map();
   const tables = new Set(await storage.names(join(indexDir, "blocks")));
-  return new Map(old.shards.filter((row) => tables.has(tableName(row))).map((row) => [row.path, row]));
+  const known = new Map(old.shards.filter((row) => tables.has(tableName(row))).map((row) => [row.path, row]));
+  // The row of a pair holds the version of its first file only; that of a folder speaks for all its files.
+  for (const { path, folder, beside } of files) {
+    const row = known.get(path);
+    if (folder || beside.length === 0 || row === undefined) continue;
+    const { files: stored = [] } = await readTable(storage, indexDir, row);
+    const same = (file: ShardFile): boolean =>
+      beside.some(({ path: name, size, mtimeNs }) => {
+        return name === file.path && size === file.size && mtimeNs === file.mtimeNs;
+      });
+    if (stored.length !== beside.length || !stored.every(same)) known.delete(path);
+  }
+  return known;
 }
 
 async function findAll({ root, paths, beside }: Discovered, storage: Storage): Promise<FoundShard[]> {

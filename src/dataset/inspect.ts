@@ -13,6 +13,7 @@ import { buildIndex } from "./index-build.ts";
 import { openIndex } from "./index-read.ts";
 import { readRecords } from "./records.ts";
 import { findShard } from "./shard-scan.ts";
+import { sampleIndex, sampleRule } from "./samples.ts";
 import type { DatasetIndex } from "./types.ts";
 
 export interface InspectOptions {
@@ -50,6 +51,8 @@ export interface Inspection {
 
 /** A set without an index that is larger is not scanned: `athanor index` keeps what it reads. */
 const SCAN_LIMIT = 2 ** 30;
+/** Tokens of a sample where the data leaves that to the view: the loader's default. */
+const TOKENS = 512;
 /** The feed merges reads of a lane up to this. */
 const MERGED_READ = 8 * 1024 * 1024;
 
@@ -58,7 +61,7 @@ export async function inspect(source: string, options: InspectOptions): Promise<
   const index = stored ?? (await scan(source, options));
   const samples: Inspection["samples"] = [];
   for await (const { values } of readRecords(source, { ...options, to: options.samples })) samples.push(values);
-  const reading = index.totals.records === 0 ? undefined : await readingPlan(index);
+  const reading = index.totals.records === 0 ? undefined : await readingPlan(index, options.storage);
   return { index, indexed: stored !== undefined, reading, samples };
 }
 
@@ -78,13 +81,18 @@ async function scan(source: string, options: InspectOptions): Promise<DatasetInd
   return buildIndex(source, { ...options, write: false });
 }
 
-async function readingPlan(index: DatasetIndex): Promise<ReadingPlan> {
+async function readingPlan(index: DatasetIndex, storage: Storage): Promise<ReadingPlan | undefined> {
+  const samples = await sampleIndex(index, sampleRule(index, undefined), TOKENS, storage);
+  if (samples.totals.records === 0) return undefined;
   const numeric = index.schema.fields.filter(({ kind }) => kind !== "bytes");
-  const rowBytes = numeric.reduce((sum, { maxLength }) => sum + maxLength * 4, 0);
+  const rowBytes = numeric.reduce(
+    (sum, { maxLength }) => sum + (samples.cut === undefined ? maxLength : TOKENS) * 4,
+    0,
+  );
   // The view's name is in no result: any will do.
-  const view = await orderView(index, index.fingerprint, rowBytes);
+  const view = await orderView(samples, index.fingerprint, rowBytes);
   const { lanes, shuffle, window, extentBlocks } = resolveOrder(view, { seed: 0n, globalBatch: 1 });
-  const { count } = await extents(index, extentBlocks);
+  const { count } = await extents(samples, extentBlocks);
   const extentBytes = index.totals.bytes / count;
   return {
     blocks: view.blocks,

@@ -2,11 +2,18 @@
  * Reads one shard whole, once: its format by content, every checksum, and what the index stores of it.
  */
 import { basename, join } from "node:path";
-import type { AthanorError } from "../base/errors.ts";
 import { splitBeside } from "../formats/mds/groups.ts";
 import { detectFormat } from "../formats/registry.ts";
 import { tfrecord } from "../formats/tfrecord/format.ts";
-import type { Format, ShardContent, ShardFile, ShardFiles, ShardListing } from "../formats/types.ts";
+import type {
+  BlockTable,
+  Format,
+  IndexOptions,
+  ShardContent,
+  ShardFile,
+  ShardFiles,
+  ShardListing,
+} from "../formats/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import { FOLDER_MARKS } from "../storage/types.ts";
 import type { ObjectVersion, ReadableObject, Storage } from "../storage/types.ts";
@@ -26,11 +33,17 @@ export interface ScannedShard {
 }
 
 /** The format of a file, by its content. */
-async function formatOf(object: ReadableObject, name: string): Promise<Format> {
+async function formatOf(object: ReadableObject, name: string, beside: readonly ShardFile[]): Promise<Format> {
   const head = new Uint8Array(Math.min(HEAD_BYTES, object.size));
   await object.readInto(head, 0);
   // A file of no format goes to this one, whose `index` refuses it and says what the file is (ATH_NOT_FORMAT).
-  return detectFormat(head, name)?.format ?? tfrecord;
+  return (
+    detectFormat(
+      head,
+      name,
+      beside.map((file) => file.path),
+    )?.format ?? tfrecord
+  );
 }
 
 /** A shard as it is found. */
@@ -90,14 +103,13 @@ export async function scanShard(
   root: string,
   found: FoundShard,
   kernels: Kernels,
-  progress?: (bytes: number) => void,
-  onBad?: (fault: AthanorError) => void,
+  options: Omit<IndexOptions, "kernels"> = {},
 ): Promise<ScannedShard> {
   const { path, version, folder } = found;
   const { format, shard } = await openShard(storage, root, found);
   try {
     if (format.kind === "columns") await format.ready?.();
-    const content = await format.index(shard, { kernels, progress, onBad });
+    const content = await format.index(shard, { kernels, ...options });
     const row = { path, size: version.size, mtimeNs: version.mtimeNs, ...rowOf(content) };
     const { crc32c, schema, table, meta, files } = content;
     const stored: ShardTable = { path, size: version.size, crc32c, schema, table };
@@ -125,7 +137,10 @@ export async function openShard(storage: Storage, root: string, found: FoundShar
     storage.open(join(root, file.path), { size: file.size, mtimeNs: BigInt(file.mtimeNs) });
   const object = own !== undefined ? await open(own) : await storage.open(join(root, path), version);
   try {
-    return { format: await formatOf(object, own?.path ?? path), shard: { object, path, beside, listing, open } };
+    return {
+      format: await formatOf(object, own?.path ?? path, beside),
+      shard: { object, path, beside, listing, open },
+    };
   } catch (error) {
     await object.close();
     throw error;
@@ -134,6 +149,11 @@ export async function openShard(storage: Storage, root: string, found: FoundShar
 
 function rowOf(content: ShardContent): Omit<ShardRow, "path" | "size" | "mtimeNs"> {
   const { records, tokens, crc32c, encoding, table } = content;
+  return { records, tokens, crc32c, encoding, blocks: table.blocks, ...runsOf(table) };
+}
+
+/** What the row of a shard says of its blocks. */
+export function runsOf(table: BlockTable): Pick<ShardRow, "largestBlock" | "runRecords" | "runTokens"> {
   const runs = Math.ceil(table.blocks / RUN_BLOCKS);
   const runRecords = new Float64Array(runs);
   const runTokens = new Float64Array(runs);
@@ -145,5 +165,5 @@ function rowOf(content: ShardContent): Omit<ShardRow, "path" | "size" | "mtimeNs
     runRecords[run]! += count;
     runTokens[run]! += table.tokens[block]!;
   }
-  return { records, tokens, crc32c, encoding, blocks: table.blocks, largestBlock, runRecords, runTokens };
+  return { largestBlock, runRecords, runTokens };
 }

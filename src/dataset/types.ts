@@ -1,5 +1,5 @@
 /** Data set: shards that share a schema, and the index that knows them (design §4.3). */
-import type { BlockTable, Encoding, Schema, ShardFile, ShardMeta } from "../formats/types.ts";
+import type { BlockSamples, BlockTable, Encoding, Schema, ShardFile, ShardMeta } from "../formats/types.ts";
 
 export interface ShardRow {
   /** Relative to the root, `/` between parts. */
@@ -51,6 +51,14 @@ export interface MissingChunks {
   what: string;
 }
 
+/** What the samples of a view over shards of tokens are. */
+export interface SampleCut {
+  /** Samples of one block, in order. */
+  of(shard: number, block: number): Promise<BlockSamples>;
+  /** The record in which the token at a byte of the shard lies. */
+  recordAt(shard: number, byteOffset: number): Promise<number>;
+}
+
 export interface DatasetIndex {
   /** Absolute folder (or URI) that shard paths are relative to. */
   root: string;
@@ -68,4 +76,6 @@ export interface DatasetIndex {
   missing?: MissingChunks | undefined;
   /** The block table of one shard with what belongs to it; read when first asked for, then kept. */
   shardTable(shard: number): Promise<StoredTable>;
+  /** Where the index counts the samples of a view and not records: what they are. */
+  cut?: SampleCut;
 }

@@ -12,6 +12,7 @@ import { LEDGER_FILE, readLedger, withLedger } from "../order/ledger.ts";
 import { compareProof, readProof } from "../order/proof-files.ts";
 import type { PositionRange, Proof, ProofReport, ProofText } from "../order/proof-files.ts";
 import { identities } from "../order/proof.ts";
+import type { Identity } from "../order/proof.ts";
 import { entriesOf, parseState, segmentsOf, timelineOf } from "../order/state.ts";
 import type { OrderState, SourceEntry } from "../order/types.ts";
 import { IndexMissing, indexCommand } from "./errors.ts";
@@ -19,6 +20,8 @@ import { extents, orderView } from "./extents.ts";
 import { openIndex } from "./index-read.ts";
 import type { IndexPlace } from "./index-read.ts";
 import { pastSets } from "./past.ts";
+import { sampleRules } from "./samples.ts";
+import { samplesOfView } from "./view-search.ts";
 import type { DatasetIndex } from "./types.ts";
 
 export interface VerifyRunOptions extends IndexPlace {
@@ -26,6 +29,8 @@ export interface VerifyRunOptions extends IndexPlace {
   state?: OrderState | undefined;
   /** Folder of the ledger of replaced records. @default that of the proof files */
   ledger?: string | undefined;
+  /** Of views over tokens whose rows are longer than 131073, which is not found by itself. */
+  maxLength?: number | undefined;
   /** Left out on purpose. @default none */
   skipped?: readonly PositionRange[];
 }
@@ -61,7 +66,9 @@ export async function verifyRun(
     }),
   );
   const order = new Order(timelineOf(entries, segmentsOf(state)), parts);
-  const known = entries.map(({ name }, number) => withLedger(identities(sets[number]!.shards, name), replaced));
+  const known = await Promise.all(
+    entries.map(async ({ name }, number) => withLedger(await identitiesOf(sets[number]!, name), replaced)),
+  );
   const report = compareProof(proof, order, (source, sample) => known[source]!(sample), options.skipped);
   return { report, proof };
 }
@@ -88,16 +95,41 @@ async function setsOf(
       throw new IndexMissing("there is no index", { file: path }, indexCommand(path, options.indexDir));
     sets.set(name, [index, ...pastSets(index)]);
   }
-  return entries.map(({ name, samples }) => {
-    const found = sets.get(name)!.find(({ totals }) => totals.records === samples);
-    if (found !== undefined) return found;
-    const [index] = sets.get(name)!;
-    throw new ProofMismatch(
-      `the run was over ${samples} samples of source ${name}, the index has ${index!.totals.records}`,
-      { file: index!.root },
-      "name the data that the run was trained on",
-    );
-  });
+  return await Promise.all(
+    entries.map(async ({ name, view, samples }) => {
+      for (const set of sets.get(name)!) {
+        const found = await samplesOfView(set, view, options.storage, options.maxLength);
+        if (found?.totals.records === samples) return found;
+      }
+      const [index] = sets.get(name)!;
+      throw new ProofMismatch(
+        `the run was over ${samples} samples of source ${name}, ${
+          sampleRules(index!).includes("record") ? `the index has ${index!.totals.records}` : "no view of the data has"
+        }`,
+        { file: index!.root },
+        "name the data that the run was trained on, and max_length with --max-length if it was above 131073",
+      );
+    }),
+  );
+}
+
+/** Identities of samples, by number; those cut out of tokens are all looked up before: 12 bytes each. */
+async function identitiesOf(index: DatasetIndex, source: string): Promise<(sample: number) => Identity> {
+  const plain = identities(index.shards, source);
+  const { cut, shards, totals } = index;
+  if (cut === undefined) return plain;
+  const records = new Float64Array(totals.records);
+  const tokens = new Uint32Array(totals.records);
+  let at = 0;
+  for (const [shard, { blocks }] of shards.entries()) {
+    for (let block = 0; block < blocks; block++) {
+      const { record, token } = await cut.of(shard, block);
+      records.set(record, at);
+      tokens.set(token, at);
+      at += record.length;
+    }
+  }
+  return (sample) => ({ ...plain(sample), record: records[sample]!, token: tokens[sample]! });
 }
 
 async function proofFiles(run: string): Promise<{ folder: string; files: ProofText[] }> {

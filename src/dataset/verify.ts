@@ -122,7 +122,7 @@ async function verifyShard(
     bad++;
     scan.onBad(fault);
   };
-  const { row, table } = await scanShard(storage, root, found, kernels, progress, onBad);
+  const { row, table } = await scanShard(storage, root, found, kernels, { progress, onBad, everything: true });
   const count = new MissingCount();
   count.add(path, table.meta);
   const verified = { records: row.records - bad, missing: count.found };

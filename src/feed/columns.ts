@@ -14,6 +14,8 @@ export interface ViewRequest {
   maxLength: number;
   padId: number;
   strict: boolean;
+  /** How records become samples. @default the format's own */
+  sampleRule?: string | undefined;
 }
 
 export interface DeliveredColumn {

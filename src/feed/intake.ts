@@ -3,8 +3,9 @@
  * Raw bytes are held only between the read and the end of its decoding, and a read is only started when the rows
  * it will produce have their place, so that the arena always drains.
  */
-import type { BlockTable, DecodeReport, DecodeRequest } from "../formats/types.ts";
+import type { BlockSamples, BlockTable, DecodeReport, DecodeRequest } from "../formats/types.ts";
 import { AthanorError } from "../base/errors.ts";
+import type { ErrorRecord } from "../base/errors.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
 import type { ColumnsRequest } from "./decode-thread.ts";
 import type { Decoders, StreamPlace } from "./decoders.ts";
@@ -143,6 +144,9 @@ export class Intake {
   ): Promise<void> {
     let unread: (AthanorError | undefined)[] = [];
     if (this.source.readsItself) await this.source.check(shard);
+    const samples = Promise.all(runs.map(async ({ run }) => await this.source.samplesOf(shard, run.block)));
+    // Awaited below: until then its failure is nobody's.
+    samples.catch(() => undefined);
     try {
       await settled(reads.map((read) => this.read(shard, read, raw, urgent)));
     } catch (error) {
@@ -150,13 +154,14 @@ export class Intake {
       unread = await this.readSingly(shard, runs, raw, error as AthanorError);
     }
     let at = raw + rowsAt;
+    const cut = await samples;
     const tasks = runs.map(({ run, span, places }, i) => {
       const fault = unread[i];
       const rows = at;
       at += align(span.records * 4, 64);
       const addresses = places.map((place) => raw + place);
       return fault === undefined
-        ? this.decode(run, span, addresses, rows, urgent, sink, undefined)
+        ? this.decode(run, span, addresses, rows, urgent, sink, undefined, cut[i])
         : this.replaceAll(run, fault, sink);
     });
     await settled(tasks);
@@ -231,6 +236,7 @@ export class Intake {
     urgent: boolean,
     sink: RowSink,
     stream: StreamPlace | undefined,
+    samples?: BlockSamples,
   ): Promise<void> {
     const words = this.memory.words;
     const at = rows >>> 2;
@@ -245,7 +251,7 @@ export class Intake {
     const report =
       this.source.format.kind === "rows"
         ? await this.decodeRows(run, span, places[0] as number, rows, urgent, stream)
-        : await this.decodeColumns(run, span, places, rows, urgent, stream);
+        : await this.decodeColumns(run, span, places, rows, urgent, stream, samples);
     this.count(report);
     if (report.truncated > 0 && this.options.strict) this.refuse(run, span, at);
     for (let i = 0; i < span.records; i++) {
@@ -290,6 +296,7 @@ export class Intake {
     rows: number,
     urgent: boolean,
     stream: StreamPlace | undefined,
+    samples: BlockSamples | undefined,
   ): Promise<DecodeReport & { decodeNs: number }> {
     const request: ColumnsRequest = {
       format: this.source.format.name,
@@ -302,16 +309,25 @@ export class Intake {
       checkCrc: this.options.checkCrc,
       file: this.source.path(shard),
       meta: this.source.meta(shard),
+      samples: samples && sliceOf(samples, firstRecord - (this.source.firstRecord(shard, block) as number), records),
     };
     const report = await this.decoders.columns(this.group, request, urgent, stream);
     const bad: BadRecord[] = [];
     for (const { record, error } of report.faults) {
       const fault = AthanorError.fromRecord(error);
+      if (samples !== undefined) throw await this.inRecord(shard, error);
       if (this.quarantine?.takes(fault) !== true) throw fault;
       bad.push({ record: firstRecord + record, row: this.memory.words[(rows >>> 2) + record] as number, fault });
     }
     if (bad.length > 0) await this.quarantine?.replace(shard, block, bad, this.memory);
     return report;
+  }
+
+  /** A fault of a sample, with the record of the shard in which it lies. */
+  private async inRecord(shard: number, error: ErrorRecord): Promise<AthanorError> {
+    const { byteOffset } = error;
+    const record = byteOffset === undefined ? undefined : await this.source.recordAt(shard, byteOffset);
+    return AthanorError.fromRecord(record === undefined ? error : { ...error, record });
   }
 
   /** Bad records among those of a span (its raw bytes are in memory): decodes the good ones, others stand in for the rest. */
@@ -439,6 +455,12 @@ function placeRuns(
     // A stream gives one block after the other, all into the same place.
     need: table.stream ? largest : rowsAt + rows,
   };
+}
+
+/** Samples [from, from + count) of a block. */
+function sliceOf({ record, token, length }: BlockSamples, from: number, count: number): BlockSamples {
+  const to = from + count;
+  return { record: record.slice(from, to), token: token.slice(from, to), length: length.slice(from, to) };
 }
 
 /** Waits for all, then throws the first failure: raw bytes may not be released under a running decoder. */

@@ -35,7 +35,7 @@ export async function openOrder(
   const opened = await Promise.all(
     plan.entries.map(async ({ name, view: fingerprint }, number) => {
       const at = named.findIndex((source) => source.name === name);
-      const sets = at < 0 ? [] : [{ view: views[at]!.view, index: named[at]!.index }, ...views[at]!.past];
+      const sets = at < 0 ? [] : [{ view: views[at]!.view, index: views[at]!.index }, ...views[at]!.past];
       const set = sets.find((candidate) => candidate.view.fingerprint === fingerprint);
       if (set === undefined) {
         if (timeline.serves(number, plan.position)) refuse(name, at, plan.position);
@@ -45,7 +45,9 @@ export async function openOrder(
       const resolved = resolvedEntry(plan, number, view, options);
       const table = await extents(index, resolved.extentBlocks);
       const source = new Source(index, table, name, storage, clocks, features);
-      const largestBlockBytes = await largestBlock(index, resolved.extentBlocks);
+      // A block ends with its last sample: where it is not known, that one is taken to be as long as samples may be.
+      const beyond = index.cut === undefined ? 0 : longestSample(layout);
+      const largestBlockBytes = (await largestBlock(index, resolved.extentBlocks)) + beyond;
       return { number, view, extents: table, resolved, source, largestBlockBytes };
     }),
   );
@@ -57,6 +59,11 @@ export async function openOrder(
     source === undefined ? undefined : { ...source, order: order.source(source.number) },
   );
   return { order, sources, clocks };
+}
+
+/** Bytes of a sample of tokens, at most. */
+function longestSample({ columns }: ViewLayout): number {
+  return 8 * Math.max(...columns.map(({ width }) => width));
 }
 
 /** What is due is not there: the source has left the job, or its index has forgotten the set that the epoch began over. */

@@ -2,10 +2,12 @@
 import { orderView } from "../dataset/extents.ts";
 import { viewFingerprint } from "../dataset/fingerprint.ts";
 import { pastSets } from "../dataset/past.ts";
+import { sampleIndex, sampleRule } from "../dataset/samples.ts";
 import { SchemaMerge } from "../dataset/schema.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import type { Schema } from "../formats/types.ts";
 import type { OrderView } from "../order/types.ts";
+import type { Storage } from "../storage/types.ts";
 import { MASK, viewLayout } from "./columns.ts";
 import type { ViewLayout, ViewRequest } from "./columns.ts";
 import { ColumnUnknown } from "./errors.ts";
@@ -18,40 +20,47 @@ export interface NamedIndex {
   index: DatasetIndex;
 }
 
-/** The view of an index; `past`: of the sets that it was before shards were appended those that a state names, the newest first. */
+/** The view of an index, and the index in samples; `past`: of the sets that it was before shards were appended those that a state names, the newest first. */
 export interface SourceViews {
   view: OrderView;
+  index: DatasetIndex;
   past: { view: OrderView; index: DatasetIndex }[];
 }
 
 /**
  * The views of the sources of one loader: their batches are alike. `known`: what a state has of them.
- * Throws ATH_COLUMN_UNKNOWN and ATH_SCHEMA_CONFLICT.
+ * Throws ATH_COLUMN_UNKNOWN, ATH_SCHEMA_CONFLICT and ATH_SAMPLE_RULE.
  */
 export async function viewsOf(
   sources: readonly NamedIndex[],
   request: ViewRequest,
+  storage: Storage,
   known: readonly { name: string; view: string }[] = [],
 ): Promise<{ views: SourceViews[]; layout: ViewLayout }> {
   const layout = viewLayout(commonSchema(sources, request), request, sources.map(({ index }) => index.root).join(", "));
   const columns = layout.columns.map((column) => column.name);
-  const spec = { columns, max_length: request.maxLength, sample_rule: "record", tokenizer: null };
-  const of = (index: DatasetIndex): Promise<OrderView> =>
-    orderView(index, viewFingerprint(index.fingerprint, spec), layout.nominalBytes);
+  const { maxLength } = request;
   const views = await Promise.all(
     sources.map(async ({ name, index }) => {
-      const view = await of(index);
+      const rule = sampleRule(index, request.sampleRule);
+      const spec = { columns, max_length: maxLength, sample_rule: rule, tokenizer: null };
+      const of = async (set: DatasetIndex): Promise<{ view: OrderView; index: DatasetIndex }> => {
+        const samples = await sampleIndex(set, rule, maxLength, storage);
+        const fingerprint = viewFingerprint(set.fingerprint, spec);
+        return { view: await orderView(samples, fingerprint, layout.nominalBytes), index: samples };
+      };
+      const { view, index: samples } = await of(index);
       const wanted = new Set(known.flatMap((source) => (source.name === name ? [source.view] : [])));
       wanted.delete(view.fingerprint);
       const past: SourceViews["past"] = [];
       // Each set costs a microsecond a shard: those that no state asks for are left alone.
       if (wanted.size > 0) {
         for (const set of pastSets(index)) {
-          if (wanted.delete(viewFingerprint(set.fingerprint, spec))) past.push({ view: await of(set), index: set });
+          if (wanted.delete(viewFingerprint(set.fingerprint, spec))) past.push(await of(set));
           if (wanted.size === 0) break;
         }
       }
-      return { view, past };
+      return { view, index: samples, past };
     }),
   );
   return { views, layout };
@@ -60,9 +69,10 @@ export async function viewsOf(
 export async function viewOf(
   index: DatasetIndex,
   request: ViewRequest,
-): Promise<{ view: OrderView; layout: ViewLayout }> {
-  const { views, layout } = await viewsOf([{ name: SOURCE_NAME, index }], request);
-  return { view: views[0]!.view, layout };
+  storage: Storage,
+): Promise<{ view: OrderView; index: DatasetIndex; layout: ViewLayout }> {
+  const { views, layout } = await viewsOf([{ name: SOURCE_NAME, index }], request, storage);
+  return { view: views[0]!.view, index: views[0]!.index, layout };
 }
 
 /** The fields that every source has. One that is named and missing somewhere is refused. */

@@ -5,7 +5,7 @@
 import { lastAtMost } from "../base/search.ts";
 import type { DatasetIndex, ShardRow, StoredTable } from "../dataset/types.ts";
 import { formatOf } from "../formats/registry.ts";
-import type { BlockTable, Format, ShardMeta } from "../formats/types.ts";
+import type { BlockSamples, BlockTable, Format, ShardMeta } from "../formats/types.ts";
 import { shardKey } from "../order/proof.ts";
 import type { ExtentTable } from "../order/types.ts";
 import { BOUNCE_BYTES, returnBounce, takeBounce } from "../storage/bounce.ts";
@@ -93,6 +93,11 @@ export class Source {
     return stored.table;
   }
 
+  /** First record of a block whose table is in memory. */
+  firstRecord(shard: number, block: number): number | undefined {
+    return this.tables[shard]?.table.firstRecord[block];
+  }
+
   /** Which fields of a shard are delivered, by the numbers of its segments; undefined where segments are of no field. */
   wants(shard: number): ((field: number) => boolean) | undefined {
     const fields = this.tables[shard]?.meta?.fields;
@@ -107,6 +112,21 @@ export class Source {
   /** What the format keeps of a shard whose block table is in memory. */
   meta(shard: number): ShardMeta {
     return this.tables[shard]?.meta ?? {};
+  }
+
+  /** Records are samples that a view has cut out of the shard's: nothing stands in for one of them. */
+  get isCut(): boolean {
+    return this.index.cut !== undefined;
+  }
+
+  /** What the samples of a block are; undefined where they are its records. */
+  samplesOf(shard: number, block: number): Promise<BlockSamples> | undefined {
+    return this.index.cut?.of(shard, block);
+  }
+
+  /** The record of the shard in which a byte lies, where records are samples. */
+  recordAt(shard: number, byteOffset: number): Promise<number> | undefined {
+    return this.index.cut?.recordAt(shard, byteOffset);
   }
 
   /** Shard and record of a sample number. */

@@ -26,15 +26,21 @@ export function groupFiles(paths: readonly string[]): FileGroup[] {
 
 function groupFolders(paths: readonly string[]): FileGroup[] {
   const marked = new Set(paths.filter((path) => FOLDER_MARKS.includes(baseName(path))).map((path) => folderName(path)));
-  if (marked.size === 0) return paths.map((path) => ({ path, beside: [] }));
+  const present = new Set(paths);
   const groups = new Map<string, FileGroup>();
   for (const path of paths) {
-    const folder = topmost(path, marked);
-    const group = groups.get(folder ?? path) ?? { path: folder ?? path, beside: [] };
-    groups.set(group.path, group);
-    if (folder !== undefined) group.beside.push(path);
+    const owner = topmost(path, marked) ?? pairOf(path, present) ?? path;
+    const group = groups.get(owner) ?? { path: owner, beside: [] };
+    groups.set(owner, group);
+    if (owner !== path) group.beside.push(path);
   }
   return [...groups.values()].sort((a, b) => Buffer.compare(Buffer.from(a.path), Buffer.from(b.path)));
+}
+
+/** The `.bin` that an `.idx` belongs to. */
+function pairOf(path: string, present: ReadonlySet<string>): string | undefined {
+  const partner = path.endsWith(".idx") ? partnerOf(path) : undefined;
+  return partner !== undefined && present.has(partner) ? partner : undefined;
 }
 
 /** The folder nearest to the root that holds metadata of Zarr; arrays and groups below it are parts of it. */
@@ -44,4 +50,10 @@ function topmost(path: string, marked: ReadonlySet<string>): string | undefined 
     if (marked.has(folder)) return folder;
   }
   return undefined;
+}
+
+/** The other file of a Megatron pair; undefined for a name that is of none. */
+export function partnerOf(path: string): string | undefined {
+  const other = { ".bin": ".idx", ".idx": ".bin" }[path.slice(-4)];
+  return other === undefined ? undefined : path.slice(0, -4) + other;
 }

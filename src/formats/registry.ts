@@ -7,17 +7,26 @@
 import { NotFormat } from "./errors.ts";
 import { jsonl } from "./jsonl/format.ts";
 import { mds } from "./mds/format.ts";
+import { megatron } from "./megatron/format.ts";
+import { npy } from "./npy/format.ts";
 import { parquet } from "./parquet/format.ts";
 import { tfrecord } from "./tfrecord/format.ts";
 import { webdataset } from "./webdataset/format.ts";
 import { zarr } from "./zarr/format.ts";
 import type { Detection, Format } from "./types.ts";
 
-// Zarr first: it is told by names, and its metadata may be an empty file.
-export const formats: readonly Format[] = [zarr, tfrecord, parquet, mds, webdataset, jsonl];
+// Zarr first: it is told by names, and its metadata may be an empty file. Megatron takes a `.bin` that nobody else does, and says
+// that its `.idx` is missing: it comes last.
+export const formats: readonly Format[] = [zarr, tfrecord, parquet, npy, mds, webdataset, jsonl, megatron];
 
-/** `head`: at least 512 bytes, or the whole file. `name`: path of the shard. */
-export function detectFormat(head: Uint8Array, name: string): ({ format: Format } & Detection) | undefined {
+/** `head`: at least 512 bytes, or the whole file. `name`: path of the shard. `beside`: its other files. */
+export function detectFormat(
+  head: Uint8Array,
+  name: string,
+  beside: readonly string[] = [],
+): ({ format: Format } & Detection) | undefined {
+  const claims = formats.find((format) => format.claims?.(name, beside) === true);
+  if (claims !== undefined) return { format: claims, encoding: "plain" };
   // An empty file is a TFRecord shard of no records, unless its name says that another format was to be there.
   for (const format of head.length === 0 ? formats.toReversed() : formats) {
     const detection = format.detect(head, name);

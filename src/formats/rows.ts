@@ -9,7 +9,7 @@
  */
 import type { AthanorError } from "../base/errors.ts";
 import { ValueRange } from "./errors.ts";
-import { ROW_HEADER_BYTES, type BlockColumns, type Column, type StoredColumn } from "./types.ts";
+import { ROW_HEADER_BYTES, type BlockColumns, type BlockSamples, type Column, type StoredColumn } from "./types.ts";
 
 export interface RowsRequest {
   /** Address of u32[records]: the row of each record, 0 = not wanted. */
@@ -19,6 +19,8 @@ export interface RowsRequest {
   firstRecord: number;
   shardKey: bigint;
   file: string;
+  /** Identities where records are samples cut out of the shard's. */
+  samples?: Pick<BlockSamples, "record" | "token"> | undefined;
 }
 
 export interface StoredRows {
@@ -52,14 +54,15 @@ export function storeRows(
     }
   }
   const view = new DataView(buffer);
+  const { samples } = request;
   let rows = 0;
   let truncated = 0;
   for (let i = 0; i < request.records; i++) {
     const row = addresses[i]!;
     if (row === 0 || faults.has(i)) continue;
     view.setBigUint64(row, request.shardKey, true);
-    view.setBigUint64(row + 8, BigInt(request.firstRecord + i), true);
-    view.setUint32(row + 16, 0, true);
+    view.setBigUint64(row + 8, BigInt(samples === undefined ? request.firstRecord + i : samples.record[i]!), true);
+    view.setUint32(row + 16, samples === undefined ? 0 : samples.token[i]!, true);
     view.setUint32(row + 20, cut[i] === 1 ? FLAG_CUT : 0, true);
     view.setBigUint64(row + 24, 0n, true);
     rows++;

@@ -140,6 +140,8 @@ export interface IndexOptions {
   progress?: ((bytes: number) => void) | undefined;
   /** A bad record is told of and counts as a record; without it the first one is thrown. */
   onBad?: ((fault: AthanorError) => void) | undefined;
+  /** Reads also what the index itself does not need: `athanor verify` looks at every byte. @default false */
+  everything?: boolean | undefined;
 }
 
 export interface Detection {
@@ -226,6 +228,8 @@ interface FormatBase {
    * `.bin`, JSON Lines from a JSON array). Undefined: not this format.
    */
   detect(head: Uint8Array, name: string): Detection | undefined;
+  /** Is a shard of several files its own, by their names? Asked before `detect`. `beside`: its files beside the first. */
+  claims?(path: string, beside: readonly string[]): boolean;
   /** Streams through a shard, bounded in memory. Throws on the first fault, with record and byte offset. */
   index(shard: ShardFiles, options: IndexOptions): Promise<ShardContent>;
 }
@@ -259,6 +263,38 @@ export interface RawBlock {
   meta: ShardMeta;
   /** Check checksums of the payload where the format has some. */
   checkCrc: boolean;
+  /** Of a view that cuts samples out of records (`TokenFormat`): `records` counts samples, and the one segment is their tokens. */
+  samples?: BlockSamples | undefined;
+}
+
+/** How a view makes samples of records (docs/reference/formats.md). */
+export type SampleRule = "record" | "stream" | "document";
+
+/** Samples that lie one behind another: record and place in it of the first token of each, and its tokens. */
+export interface BlockSamples {
+  record: Float64Array;
+  token: Uint32Array;
+  length: Uint32Array;
+}
+
+/** Where the tokens of a shard lie in its own file. */
+export interface TokenPlace {
+  /** Of its first token. */
+  offset: number;
+  itemBytes: number;
+  tokens: number;
+}
+
+/** What a format of token shards tells those who cut samples out of them. */
+export interface TokenFormat {
+  /** The default first. */
+  rules: readonly SampleRule[];
+  place(meta: ShardMeta): TokenPlace;
+  /**
+   * First tokens of records [from, to] of a shard; the first token of record `records` is the number of all tokens. Absent:
+   * each token is a record. `file`: the first of `StoredTable.files`.
+   */
+  borders?(meta: ShardMeta, file: ReadableObject, from: number, to: number): Promise<Float64Array>;
 }
 
 /**
@@ -322,6 +358,8 @@ export interface ColumnFormat extends FormatBase {
   scan(shard: ShardFiles, options: IndexOptions): AsyncGenerator<ScannedBlock, ScanEnd>;
   /** The format's library reads the file by its path itself (HDF5): no segments are read for it. */
   readonly selfReading?: boolean;
+  /** Its shards are nothing but tokens, which a view cuts into samples. */
+  readonly tokens?: TokenFormat;
   /** Loads what decoding needs (WebAssembly of codecs); once a thread, before the first `columns`. */
   ready?(): Promise<void>;
   /**

@@ -196,7 +196,11 @@ export class Rig {
       })),
     );
     for (const { index } of named) size.indexed?.(index);
-    const { views, layout } = await viewsOf(named, { columns: undefined, maxLength: 4, padId: 0, strict: false });
+    const { views, layout } = await viewsOf(
+      named,
+      { columns: undefined, maxLength: 4, padId: 0, strict: false },
+      storage,
+    );
     const { globalBatch, ...options } = size.sizes;
     const job: Job = {
       sources: named.map(({ name }, i) => ({ name, view: views[i]!.view })),

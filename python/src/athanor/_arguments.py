@@ -47,12 +47,10 @@ def view_request(
     }
 
 
-def refuse_unusable(mode: str, columns: object, sample_rule: object, transform: object) -> None:
+def refuse_unusable(columns: object, transform: object) -> None:
     """What would fail, or be taken for something else, only later."""
     if isinstance(columns, str):
         raise ValueError(f"columns must be a list of names, got {columns!r}")
-    if sample_rule is not None and mode != "none":
-        raise ValueError(f'sample_rule must be left out unless agent is "none", got {sample_rule!r}')
     if transform is not None and not callable(transform):
         raise ValueError(f"transform must be a function of a batch, got {transform!r}")
 

@@ -70,7 +70,7 @@ class Loader:
         index_dir: where the index lies when the data is read-only.
         strict: a feature longer than max_length is an error.
         sample_rule: how tokens become samples, for formats that give a choice (Megatron: "document" or "stream").
-            Default: the format's own. With agent="none" only.
+            Default: the format's own.
         on_corrupt: "raise" (default), or "replace": another record of the shard stands in for a bad one.
         on_io_error: the same for blocks that storage cannot read. Default "raise".
         corrupt_quota: most distinct records that may be replaced in a run, over resumes too. Default 100.
@@ -137,7 +137,7 @@ class Loader:
         _rests: bool = False,
     ) -> None:
         mode = _arguments.agent_mode(agent)
-        _arguments.refuse_unusable(mode, columns, sample_rule, transform)
+        _arguments.refuse_unusable(columns, transform)
         _arguments.flags(drop_last=drop_last, deliver=deliver, strict=strict, identities=identities)
         _arguments.one_of("cp_split", cp_split, SPLITS)
         place = _place or _mesh.find(

@@ -67,7 +67,7 @@ function kindOf(head: Uint8Array): string {
   return "begins as no format that we know (damaged, or encrypted?)";
 }
 
-function compression(head: Uint8Array): "gzip" | "zlib" | undefined {
+export function compression(head: Uint8Array): "gzip" | "zlib" | undefined {
   const [a, b] = head;
   if (a === undefined || b === undefined) return undefined;
   if (a === 0x1f && b === 0x8b) return "gzip";

@@ -15,6 +15,8 @@ import numpy as np
 from ..errors import AthanorError
 from .crc import crc32c
 from .files import DataFile, Found, discover, is_known_non_data, path_bytes
+from .megatron import idx_of, megatron_tokens
+from .npy import npy_tokens
 from .tokens import Tokens
 
 MAGIC = b"ATHIDX01"
@@ -99,7 +101,9 @@ class Index:
             shards = [shard for shard in self.shards if shard.path not in later]
             if data_fingerprint(shards) != entry["fingerprint"]:
                 return
-            yield Index(self.root, self.index_dir, shards, self.fields, entry["fingerprint"])
+            kept = [number for number, shard in enumerate(self.shards) if shard.path not in later]
+            tokens = {at: self.tokens[number] for at, number in enumerate(kept) if number in self.tokens}
+            yield Index(self.root, self.index_dir, shards, self.fields, entry["fingerprint"], tokens=tokens)
 
     def table(self, shard: int) -> Table:
         found = self._tables.get(shard)
@@ -122,8 +126,9 @@ def stored_index(source: str, index_dir: str | None = None) -> tuple[Found, Inde
     manifest, shards = read_shards(file)
     command = f"run `athanor index {source}{'' if index_dir is None else f' --index-dir {index_dir}'}`"
     known = {shard.path for shard in shards} | {ignored["path"] for ignored in manifest["ignored"]}
-    present = set(found.paths)
-    added = next((path for path in found.paths if path not in known and not is_known_non_data(path)), None)
+    paths = [_shard_of(found.root, path) for path in found.paths]
+    present = set(paths)
+    added = next((path for path in paths if path not in known and not is_known_non_data(path)), None)
     gone = next((shard.path for shard in shards if shard.path not in present), None)
     for path, what in (
         (added, "this file is not in the index: it came later"),
@@ -132,8 +137,38 @@ def stored_index(source: str, index_dir: str | None = None) -> tuple[Found, Inde
         if path is not None:
             raise AthanorError("ATH_INDEX_STALE", what, file=os.path.join(found.root, path), remedy=command)
     fields, past = manifest["schema"]["fields"], manifest.get("past", [])
-    index = Index(found.root, found.index_dir, shards, fields, manifest["fingerprint"], past=past)
+    tokens = {number: _tokens(found.root, shard, manifest["format"]) for number, shard in enumerate(shards)}
+    streams = {number: stream for number, stream in tokens.items() if stream is not None}
+    index = Index(found.root, found.index_dir, shards, fields, manifest["fingerprint"], tokens=streams, past=past)
     return found, index
+
+
+def _shard_of(root: str, path: str) -> str:
+    """The .bin of a Megatron pair for either of its files."""
+    stem, ending = os.path.splitext(path)
+    return stem + ".bin" if ending == ".idx" and os.path.exists(os.path.join(root, stem + ".bin")) else path
+
+
+def _tokens(root: str, shard: Shard, kind: str) -> Tokens | None:
+    """Where the tokens of a shard lie, from the shard itself. Raises ATH_SHARD_CHANGED for another than was indexed."""
+    if kind not in ("npy", "megatron"):
+        return None
+    path = os.path.join(root, shard.path)
+    file = DataFile(path, (shard.size, shard.mtime_ns))
+    try:
+        if kind == "npy":
+            return npy_tokens(file)
+    finally:
+        file.close()
+    tokens, crc = megatron_tokens(path)
+    if crc != shard.crc32c:
+        raise AthanorError(
+            "ATH_SHARD_CHANGED",
+            "changed since it was indexed: its bytes have another CRC32C",
+            file=idx_of(path),
+            remedy="run `athanor index` again, or put the old file back",
+        )
+    return tokens
 
 
 def read_shards(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Shard]]:

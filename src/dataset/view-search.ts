@@ -1,0 +1,39 @@
+/**
+ * Which view of a set of tokens has a fingerprint: a state names its view by that alone, and how many samples there are and
+ * which depends on `max_length` and the rule.
+ *
+ * @example
+ * const samples = await samplesOfView(index, entry.view, storage); // the index in samples, or undefined
+ */
+import type { Storage } from "../storage/types.ts";
+import { viewFingerprint } from "./fingerprint.ts";
+import { sampleIndex, sampleRules } from "./samples.ts";
+import type { DatasetIndex } from "./types.ts";
+
+/** Lengths that are tried, some 2 µs each, unless one is named. */
+const LONGEST = (1 << 17) + 1;
+/** What can be delivered of tokens, the usual first. */
+const COLUMNS = [["input_ids", "attention_mask"], ["input_ids"], ["attention_mask", "input_ids"], ["attention_mask"]];
+
+/** Of a set whose samples are its records: the index itself, whatever the fingerprint. */
+export async function samplesOfView(
+  index: DatasetIndex,
+  fingerprint: string,
+  storage: Storage,
+  maxLength?: number,
+): Promise<DatasetIndex | undefined> {
+  const rules = sampleRules(index);
+  if (rules.includes("record")) return index;
+  const [shortest, longest] = maxLength === undefined ? [1, LONGEST] : [maxLength, maxLength];
+  for (const columns of COLUMNS) {
+    for (const rule of rules) {
+      for (let length = shortest; length <= longest; length++) {
+        const spec = { columns, max_length: length, sample_rule: rule, tokenizer: null };
+        if (viewFingerprint(index.fingerprint, spec) === fingerprint) {
+          return sampleIndex(index, rule, length, storage);
+        }
+      }
+    }
+  }
+  return undefined;
+}
