@@ -145,6 +145,7 @@ def feed(folder: Path, total: int, batches: int) -> tuple[float, int]:
             columns=["input_ids"],
             seed=3,
             shuffle_memory=64 << 20,
+            lanes=8,  # 64 lanes hold a window and a read each, whatever the format
             state=state,
             rank=0,
             world_size=1,
