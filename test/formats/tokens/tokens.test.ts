@@ -10,6 +10,8 @@ import { detectFormat } from "../../../src/formats/registry.ts";
 import { createKernels } from "../../../src/kernels/load.ts";
 import { checkShard, rowOf, shardFiles, shardOf } from "../blocks.ts";
 import { hostile } from "../hostile.ts";
+import { hostileShards as megatronShards } from "../megatron/samples.ts";
+import { hostileShards as npyShards } from "../npy/samples.ts";
 import { npyFile, pair } from "./write.ts";
 
 const kernels = createKernels(0);
@@ -75,16 +77,9 @@ test("Megatron pairs of every type give their documents, however they are stored
 });
 
 test("damaged shards give values or errors with a code", async () => {
-  const tokens = Array.from({ length: 500 }, (_, i) => (i * 7919) % 30000);
-  const pairs = [
-    pair("a", [tokens.slice(0, 100), [], tokens.slice(100, 101), tokens], "u2", [0, 3]),
-    pair("b", [tokens, tokens.slice(0, 50), []], "i4", [], true),
-    pair("c", [tokens], "i8"),
-  ];
-  const found = await hostile(megatron, pairs, 300, { seed: 47 });
+  const found = await hostile(megatron, megatronShards(), 300, { seed: 47 });
   assert.ok(found.read > 0 && found.refused > 0);
-  const arrays = ["u2", "i4", "i8"].map((type) => shardOf(`${type}.npy`, npyFile(tokens, type)));
-  const seen = await hostile(npy, arrays, 300, { seed: 48 });
+  const seen = await hostile(npy, npyShards(), 300, { seed: 48 });
   assert.ok(seen.read > 0 && seen.refused > 0);
 });
 
