@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { copyFileSync, chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { buildHdf5 } from "./build-hdf5.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const run = (name, args) => {
@@ -79,4 +80,5 @@ if (existsSync(join(root, "src", "agent", "main.ts"))) {
   const packaged = join(root, "python", "src", "athanor", "_agent");
   mkdirSync(packaged, { recursive: true });
   for (const name of ["agent.js", "kernels.wasm"]) copyFileSync(join(root, "dist", name), join(packaged, name));
+  buildHdf5(root, packaged);
 }

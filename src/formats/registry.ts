@@ -5,6 +5,7 @@
  * const found = detectFormat(head, "train_000.tfrecord"); // { format, encoding } or undefined
  */
 import { NotFormat } from "./errors.ts";
+import { hdf5 } from "./hdf5/format.ts";
 import { jsonl } from "./jsonl/format.ts";
 import { mds } from "./mds/format.ts";
 import { megatron } from "./megatron/format.ts";
@@ -17,7 +18,7 @@ import type { Detection, Format } from "./types.ts";
 
 // Zarr first: it is told by names, and its metadata may be an empty file. Megatron takes a `.bin` that nobody else does, and says
 // that its `.idx` is missing: it comes last.
-export const formats: readonly Format[] = [zarr, tfrecord, parquet, npy, mds, webdataset, jsonl, megatron];
+export const formats: readonly Format[] = [zarr, tfrecord, hdf5, parquet, npy, mds, webdataset, jsonl, megatron];
 
 /** `head`: at least 512 bytes, or the whole file. `name`: path of the shard. `beside`: its other files. */
 export function detectFormat(

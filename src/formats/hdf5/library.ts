@@ -1,0 +1,324 @@
+/**
+ * Library: the HDF5 C library in WebAssembly (h5wasm 0.10.3), as its raw bindings: its high-level layer drops the status of a
+ * read and gives uninitialised memory for one that failed. What is around it here:
+ * - it compiles once a thread; an instance that trapped, or whose memory has grown large (WebAssembly never gives memory back),
+ *   is left behind and the next call gets a fresh one;
+ * - it opens only the files that it was told of, never one that a data file names, and no plugin but ours;
+ * - what it prints goes into `Hdf5Failure.cause`, not to the user's terminal;
+ * - an I/O error of the file system is ATH_STORAGE_IO, never a fault of the data.
+ *
+ * Contract: `call` runs synchronously and throws Hdf5Failure, StorageIo, or what `work` throws.
+ *
+ * @example
+ * const library = await liveLibrary();
+ * const names = library.call(path, (h5) => h5.get_names(id, "/", false));
+ */
+import { closeSync, existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { inflateSync } from "node:zlib";
+import { AthanorError } from "../../base/errors.ts";
+import { StorageIo } from "../../storage/errors.ts";
+import type { Dtype } from "./dtype.ts";
+
+/** The part of h5wasm's bindings that we use. Ids are 64 bits; −1: it failed. */
+export interface H5 {
+  readonly HEAPU8: Uint8Array;
+  _malloc(bytes: number): number;
+  _free(at: number): void;
+  open(path: string, mode: number, trackOrder: boolean, low: number, high: number): bigint;
+  close_file(file: bigint): number;
+  get_names(file: bigint, group: string, recursive: boolean): string[];
+  /** 0 a group, 1 a dataset, 2 a type, 3 a broken link, 4 an external link, −1 nothing. */
+  get_type(file: bigint, path: string): number;
+  get_external_link(file: bigint, path: string): { filename?: string; obj_path?: string };
+  get_dataset_metadata(file: bigint, path: string): DatasetInfo;
+  get_dataset_filters(file: bigint, path: string): { id: number; name: string }[];
+  get_dataset_data(
+    file: bigint,
+    path: string,
+    count: readonly bigint[],
+    offset: readonly bigint[],
+    stride: readonly bigint[],
+    at: bigint,
+  ): number;
+  reclaim_vlen_memory_count(
+    file: bigint,
+    path: string,
+    attribute: string,
+    at: bigint,
+    count: readonly bigint[],
+  ): number;
+  /** 8 bytes: the address of the object's header, little-endian. */
+  create_object_reference(file: bigint, path: string): ArrayLike<number>;
+  get_plugin_search_paths(): string[];
+  insert_plugin_search_path(path: string, index: number): number;
+  remove_plugin_search_path(index: number): number;
+}
+
+export interface DatasetInfo extends Dtype {
+  /** null: a null dataspace. */
+  shape: number[] | null;
+  chunks: number[] | null;
+  virtual_sources?: { file_name: string; dset_name: string }[];
+}
+
+/** The library refused: `cause` is the innermost line of its error stack. */
+export class Hdf5Failure extends Error {
+  /** All that it printed. */
+  readonly printed: string;
+  /** Last bytes of a data file that it read before. */
+  readonly lastRead: LastRead | undefined;
+  /** It trapped: the instance is gone. */
+  readonly crashed: boolean;
+
+  constructor(reason: string, printed: string, lastRead: LastRead | undefined, crashed: boolean) {
+    super(reason);
+    this.printed = printed;
+    this.lastRead = lastRead;
+    this.crashed = crashed;
+  }
+}
+
+interface LastRead {
+  path: string;
+  offset: number;
+  length: number;
+}
+
+interface Stream {
+  fd: number;
+  nfd?: number;
+  path: string;
+  position: number;
+}
+interface Emscripten extends H5 {
+  FS: {
+    ErrnoError: new (errno: number) => Error & { errno: number };
+    open(path: string, flags: number, mode?: number): Stream;
+    close(stream: Stream): void;
+    read(stream: Stream, buffer: Uint8Array, offset: number, length: number, position?: number): number;
+    write(stream: Stream, buffer: Uint8Array, offset: number, length: number, position?: number): number;
+  };
+}
+type Imports = {
+  env: {
+    emscripten_resize_heap: (size: number) => number | boolean;
+    uncompress?: (to: number, toLength: number, from: number, length: number) => number;
+  };
+};
+type Factory = (options: {
+  print(line: string): void;
+  printErr(line: string): void;
+  instantiateWasm(imports: Imports, done: (instance: WebAssembly.Instance, module: WebAssembly.Module) => void): object;
+}) => Promise<Emscripten>;
+
+/** A chunk, its compressed form and our own buffer fit; a wild size in a damaged file does not. */
+const MAX_HEAP = 384 * 1024 * 1024;
+/** An instance larger than this is not used again. */
+const KEPT_HEAP = 96 * 1024 * 1024;
+/** Reads of one call: far more than any block needs, and an end to circles in damaged metadata. */
+const MAX_READS = 1_000_000;
+const MAX_PRINTED = 64 * 1024;
+const ENOENT = 44;
+const EIO = 29;
+const Z_DATA_ERROR = -3;
+const Z_BUF_ERROR = -5;
+
+export class Library {
+  readonly h5: Emscripten;
+  /** Number of the instance in this thread: ids of another one mean nothing. */
+  readonly generation: number;
+  private readonly allowed = new Set<string>();
+  private readonly folder: string;
+  private readonly inserted = new Set<number>();
+  private readonly descriptors = new Set<number>();
+  private printed = "";
+  private reads = 0;
+  private lastRead: LastRead | undefined;
+  private failedRead: { path: string; offset: number; error: unknown } | undefined;
+  private dead = false;
+
+  private constructor(h5: Emscripten, folder: string, generation: number, sink: { print: (text: string) => void }) {
+    this.h5 = h5;
+    this.folder = folder;
+    this.generation = generation;
+    sink.print = (text) => {
+      if (this.printed.length < MAX_PRINTED) this.printed += text;
+    };
+    this.guard();
+    for (const _ of h5.get_plugin_search_paths()) h5.remove_plugin_search_path(0);
+  }
+
+  static async make(generation: number): Promise<Library> {
+    const { factory, module, folder } = await loadOnce();
+    const sink = { print: (_: string): void => undefined };
+    let made: Emscripten | undefined;
+    const h5Heap = (): Uint8Array => made!.HEAPU8;
+    const h5 = await factory({
+      print: (line) => sink.print(`${line}\n`),
+      printErr: (line) => sink.print(`${line}\n`),
+      instantiateWasm(imports, done) {
+        const resize = imports.env.emscripten_resize_heap;
+        imports.env.emscripten_resize_heap = (size) => (size >>> 0 > MAX_HEAP ? false : resize(size));
+        // The blosc plugins were linked without zlib.
+        imports.env.uncompress = (to, toLength, from, length) => uncompress(h5Heap(), to, toLength, from, length);
+        done(new WebAssembly.Instance(module, imports), module);
+        return {};
+      },
+    });
+    made = h5;
+    return new Library(h5, folder, generation, sink);
+  }
+
+  /** May it be called again? */
+  get usable(): boolean {
+    return !this.dead && this.h5.HEAPU8.byteLength <= KEPT_HEAP;
+  }
+
+  /** Gives back what the system holds for it. */
+  dispose(): void {
+    this.dead = true;
+    for (const fd of this.descriptors) closeSync(fd);
+    this.descriptors.clear();
+  }
+
+  /** Files that may be opened from now on. */
+  allow(path: string): void {
+    this.allowed.add(path);
+  }
+
+  /** Makes a filter usable; false: there is no plugin for it. */
+  addPlugin(id: number): boolean {
+    if (this.inserted.has(id)) return true;
+    const folder = `${this.folder}/${id}`;
+    if (!existsSync(folder)) return false;
+    this.h5.insert_plugin_search_path(folder, 0);
+    this.inserted.add(id);
+    return true;
+  }
+
+  /** Frees memory of the library, unless that is gone. */
+  release(at: number): void {
+    if (!this.dead) this.h5._free(at);
+  }
+
+  call<Result>(work: (h5: H5) => Result): Result {
+    this.printed = "";
+    this.reads = 0;
+    this.lastRead = undefined;
+    this.failedRead = undefined;
+    const { exitCode } = process;
+    try {
+      return work(this.h5);
+    } catch (error) {
+      this.refuseIo();
+      if (error instanceof AthanorError || error instanceof Hdf5Failure) throw error;
+      // h5wasm itself throws a plain Error at a name that is not there; all else left the C code half-way.
+      this.dead ||= !(error instanceof Error) || error.constructor !== Error;
+      throw this.failure(error instanceof Error ? error.message : String(error));
+    } finally {
+      // The C library's exit() would set it.
+      process.exitCode = exitCode;
+    }
+  }
+
+  /** The failure of a call that gave an error status. */
+  failure(fallback: string): Hdf5Failure {
+    this.refuseIo();
+    // Innermost last: "  #012: …/H5Dchunk.c line 4000 in H5D__chunk_lock(): data pipeline read failed".
+    const lines = [...this.printed.matchAll(/^ *#\d+: .*? in (\w+)\(\): (.*)$/gm)].map(([, , text]) => text!);
+    const reason = lines.at(-1) ?? fallback.split("\n")[0]!;
+    return new Hdf5Failure(reason.slice(0, 300), this.printed, this.lastRead, this.dead);
+  }
+
+  private refuseIo(): void {
+    const { failedRead } = this;
+    if (failedRead === undefined) return;
+    const { path, offset, error } = failedRead;
+    const code = (error as NodeJS.ErrnoException | undefined)?.message ?? "read failed";
+    throw new StorageIo(
+      `reading failed: ${code}`,
+      { file: path, byteOffset: offset },
+      "check the mount and the kernel log of the node",
+      error,
+    );
+  }
+
+  private guard(): void {
+    const { FS } = this.h5;
+    const { open, close, read, write } = FS;
+    FS.open = (path, flags, mode) => {
+      if (!this.allowed.has(path) && !path.startsWith(`${this.folder}/`)) throw new FS.ErrnoError(ENOENT);
+      const stream = open(path, flags, mode);
+      if (stream.nfd !== undefined) this.descriptors.add(stream.nfd);
+      return stream;
+    };
+    FS.close = (stream) => {
+      if (stream.nfd !== undefined) this.descriptors.delete(stream.nfd);
+      close(stream);
+    };
+    FS.read = (stream, buffer, offset, length, position) => {
+      if (++this.reads > MAX_READS) throw new FS.ErrnoError(EIO);
+      const at = position ?? stream.position;
+      this.lastRead = { path: stream.path, offset: at, length };
+      try {
+        return read(stream, buffer, offset, length, position);
+      } catch (error) {
+        this.failedRead = { path: stream.path, offset: at, error };
+        throw error;
+      }
+    };
+    FS.write = (stream, buffer, offset, length, position) => {
+      if (stream.nfd !== 1 && stream.nfd !== 2) return write(stream, buffer, offset, length, position);
+      if (this.printed.length < MAX_PRINTED) {
+        this.printed += Buffer.from(buffer.buffer, buffer.byteOffset + offset, length).toString("latin1");
+      }
+      return length;
+    };
+  }
+}
+
+/** zlib's function of that name, over the library's memory. */
+function uncompress(heap: Uint8Array, to: number, toLength: number, from: number, length: number): number {
+  const room = new Uint32Array(heap.buffer, toLength, 1);
+  try {
+    const bytes = inflateSync(heap.subarray(from, from + length), { maxOutputLength: Math.max(room[0]!, 1) });
+    heap.set(bytes, to);
+    room[0] = bytes.length;
+    return 0;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ERR_BUFFER_TOO_LARGE" ? Z_BUF_ERROR : Z_DATA_ERROR;
+  }
+}
+
+let loaded: Promise<{ factory: Factory; module: WebAssembly.Module; folder: string }> | undefined;
+
+function loadOnce(): NonNullable<typeof loaded> {
+  loaded ??= load();
+  return loaded;
+}
+
+async function load(): Promise<{ factory: Factory; module: WebAssembly.Module; folder: string }> {
+  // Beside the bundle (dist/agent.js), or above the compiled sources (dist/src/formats/hdf5/library.js).
+  for (const place of ["./hdf5/", "../../../hdf5/"]) {
+    const url = new URL(place, import.meta.url);
+    if (!existsSync(new URL("hdf5.wasm", url))) continue;
+    const { default: factory } = (await import(new URL("hdf5.mjs", url).href)) as { default: Factory };
+    const module = new WebAssembly.Module(readFileSync(new URL("hdf5.wasm", url)));
+    return { factory, module, folder: fileURLToPath(url).replace(/\/$/, "") };
+  }
+  throw new Error("the HDF5 library is missing: run `npm run build`");
+}
+
+let live: Promise<Library> | undefined;
+let generations = 0;
+
+/** The instance of this thread; a fresh one where the last one cannot be used any more. Its callers take turns (`file.ts`). */
+export async function liveLibrary(): Promise<Library> {
+  const last = await live;
+  if (last?.usable === true) return last;
+  last?.dispose();
+  live = Library.make(++generations);
+  live.catch(() => (live = undefined));
+  return live;
+}
