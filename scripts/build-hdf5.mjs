@@ -48,7 +48,8 @@ export function buildHdf5(root, packaged) {
 function split(text) {
   const call = "binaryDecode('";
   const begin = text.indexOf(call);
-  if (begin < 0 || text.indexOf(call, begin + 1) >= 0) throw new Error("h5wasm: the embedded WebAssembly is not where it was");
+  if (begin < 0 || text.indexOf(call, begin + 1) >= 0)
+    throw new Error("h5wasm: the embedded WebAssembly is not where it was");
   let end = begin + call.length;
   while (text[end] !== "'") end += text[end] === "\\" ? 2 : 1;
   const literal = new Function(`return ${text.slice(begin + call.length - 1, end + 1)}`)();

@@ -23,13 +23,15 @@ import {
 } from "../../src/formats/types.ts";
 import type { Kernels } from "../../src/kernels/kernels.ts";
 import { createKernels } from "../../src/kernels/load.ts";
-import { createPosixStorage } from "../../src/storage/posix.ts";
+import { createPosixStorage, type PosixStorage } from "../../src/storage/posix.ts";
 import type { ReadableObject } from "../../src/storage/types.ts";
 import type { Random } from "./damage.ts";
 import { memoryObject } from "./tfrecord/memory-object.ts";
 
 /** One for all: each reserves 4 GiB of addresses. */
 let kernels: Kernels | undefined;
+/** One for all: each has threads of its own. */
+let storage: PosixStorage | undefined;
 
 export interface TestShard {
   /** Path of the shard relative to the root: that of its only or first file, or of its folder. */
@@ -51,7 +53,7 @@ export function shardOf(path: string, bytes: Uint8Array): TestShard {
 export async function shardFiles(shard: TestShard): Promise<ShardFiles> {
   const { path, files, folder = false, root } = shard;
   const open = async (name: string): Promise<ReadableObject> => {
-    if (root !== undefined) return createPosixStorage().open(`${root}/${name}`);
+    if (root !== undefined) return (storage ??= createPosixStorage()).open(`${root}/${name}`);
     return memoryObject(`/${name}`, files.find((file) => file.path === name)!.bytes);
   };
   const beside = (folder ? files : files.slice(1)).map(({ path: name, bytes }) => {
@@ -92,12 +94,17 @@ export async function scanShard(
 ): Promise<{ blocks: ScannedBlock[]; end: ScanEnd }> {
   await format.ready?.();
   kernels ??= createKernels(0);
-  const scan = format.scan(await shardFiles(shard), { kernels, ...options });
+  const files = await shardFiles(shard);
+  const scan = format.scan(files, { kernels, ...options });
   const blocks: ScannedBlock[] = [];
-  for (;;) {
-    const next = await scan.next();
-    if (next.done === true) return { blocks, end: next.value };
-    blocks.push(next.value);
+  try {
+    for (;;) {
+      const next = await scan.next();
+      if (next.done === true) return { blocks, end: next.value };
+      blocks.push(next.value);
+    }
+  } finally {
+    await files.object.close();
   }
 }
 

@@ -1,13 +1,14 @@
 /**
- * File: an HDF5 file that the library of this thread has open, and turns at that library. A few files stay open; one that has
- * changed on disk, or whose library instance is gone, is opened anew.
+ * File: an HDF5 file that the library of this thread has open. A few files stay open; one that has changed on disk, or whose
+ * library instance is gone, is opened anew.
  *
- * Contract: `inTurn` runs one piece of work at a time a thread; only inside it may `openFile` be called and its result used.
+ * Contract: one caller at a time (`thread.ts`); a result is good until the next await.
  *
  * @example
- * const { rows } = await inTurn(async () => (await openFile("/d/a.h5")).layout);
+ * const { rows } = (await openFile("/d/a.h5")).layout;
  */
 import { statSync } from "node:fs";
+import { resolve } from "node:path";
 import { AthanorError } from "../../base/errors.ts";
 import { ShardTruncated, StorageIo } from "../../storage/errors.ts";
 import { NotFormat, ShardInvalid, Unsupported } from "../errors.ts";
@@ -28,15 +29,12 @@ const RDONLY = 0;
 
 /** Most recently used last. */
 const open = new Map<string, Hdf5File>();
-let tail: Promise<unknown> = Promise.resolve();
 
-export function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
-  const turn = tail.then(work);
-  tail = turn.catch(() => undefined);
-  return turn;
-}
-
-export async function openFile(path: string): Promise<Hdf5File> {
+export async function openFile(name: string): Promise<Hdf5File> {
+  // The library asks for absolute paths, whatever it is given.
+  const path = resolve(name);
+  // Nothing holds on to an instance that is gone: it may be large.
+  for (const [other, { library: of }] of open) if (!of.usable) open.delete(other);
   const library = await liveLibrary();
   const version = versionOf(path);
   const known = open.get(path);
@@ -66,14 +64,8 @@ export function checkUnchanged({ path, version }: Hdf5File): void {
   );
 }
 
-/** Forgets a file, say because its instance is gone. */
-export function forget(file: Hdf5File): void {
-  if (open.get(file.path) === file) open.delete(file.path);
-  close(file);
-}
-
 function close({ library, id }: Hdf5File): void {
-  // A library that is gone has closed all it had.
+  // One that is not used any more closes all it had.
   if (!library.usable) return;
   try {
     library.call((h5) => h5.close_file(id));
@@ -91,7 +83,7 @@ function openIn(library: Library, path: string, version: { key: string; size: nu
     return { path, library, id, layout: layoutOf(library, id, path, version.size), version: version.key };
   } catch (error) {
     const fault = error instanceof Hdf5Failure ? openFault(error, path, version.size) : error;
-    if (id >= 0n && library.usable) library.call((h5) => h5.close_file(id));
+    library.retire();
     throw fault;
   }
 }
@@ -127,7 +119,7 @@ function openFault(failure: Hdf5Failure, file: string, size: number): AthanorErr
   );
 }
 
-function versionOf(path: string): { key: string; size: number } {
+export function versionOf(path: string): { key: string; size: number } {
   try {
     const { size, mtimeNs, ino } = statSync(path, { bigint: true });
     return { key: `${size} ${mtimeNs} ${ino}`, size: Number(size) };

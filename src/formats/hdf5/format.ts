@@ -2,9 +2,8 @@
 import { indexColumns } from "../index-columns.ts";
 import type { ColumnFormat } from "../types.ts";
 import { detect } from "./detect.ts";
-import { liveLibrary } from "./library.ts";
 import { sameParts, type Part } from "./parts.ts";
-import { readRows } from "./rows.ts";
+import { rowsAt, startReader } from "./reader.ts";
 import { scan } from "./scan.ts";
 
 export const hdf5: ColumnFormat = {
@@ -14,9 +13,15 @@ export const hdf5: ColumnFormat = {
   detect,
   scan,
   index: (shard, options) => indexColumns(scan(shard, options), shard, options),
-  ready: async () => void (await liveLibrary()),
+  ready: startReader,
   columns({ file, firstRecord, records, meta }, fields) {
     sameParts((meta["parts"] ?? []) as readonly Part[], file);
-    return readRows(file, firstRecord, firstRecord + records, fields);
+    const names = (meta["names"] ?? fields) as readonly string[];
+    return rowsAt(
+      file,
+      fields.filter((name) => names.includes(name)),
+      firstRecord,
+      firstRecord + records,
+    );
   },
 };

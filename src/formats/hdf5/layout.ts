@@ -27,6 +27,10 @@ export interface Hdf5Field {
   rowBytes: number;
   /** Rows of a chunk; 1 where the dataset is not chunked. */
   chunkRows: number;
+  /** Bytes of a chunk; 0 where the dataset is not chunked. */
+  chunkBytes: number;
+  /** fletcher32 checks its chunks, before any other filter sees them. */
+  checksum: boolean;
 }
 
 export interface Hdf5Layout {
@@ -45,7 +49,7 @@ interface Found {
 
 /** More are no data set but an attack on memory. */
 const MAX_OBJECTS = 100_000;
-const MAX_CHUNK_BYTES = 96 * 1024 * 1024;
+const MAX_CHUNK_BYTES = 64 * 1024 * 1024;
 const MAX_ROW_BYTES = 64 * 1024 * 1024;
 /** A chunk of more rows is cut into several blocks: each decompresses it again. */
 const MAX_BLOCK_BYTES = 8 * BLOCK_BYTES;
@@ -57,7 +61,8 @@ const GUESSED_BYTES = 512;
 const MAX_RATIO = 4096;
 const FREE_BYTES = 64 * 1024 * 1024;
 /** deflate, shuffle, fletcher32, scale-offset. (n-bit is built in too, but types of fewer bits lose their sign in h5wasm.) */
-const BUILT_IN = new Set([1, 2, 3, 6]);
+const FLETCHER32 = 3;
+const BUILT_IN = new Set([1, 2, FLETCHER32, 6]);
 
 export function layoutOf(library: Library, id: bigint, file: string, fileSize: number): Hdf5Layout {
   const { found, others } = datasetsOf(library, id, file);
@@ -86,8 +91,8 @@ export function layoutOf(library: Library, id: bigint, file: string, fileSize: n
   const parts: Part[] = [];
   for (const field of fields) {
     const info = infos.get(field.name)!;
-    checkFilters(library, id, file, field.name);
-    checkSizes(file, field, info);
+    field.checksum = checkFilters(library, id, file, field.name);
+    checkSizes(file, field);
     parts.push(...checkParts(library, file, field.name, info));
   }
   const bytes = fields.reduce((sum, { rowBytes }) => sum + rows * rowBytes, 0);
@@ -144,6 +149,8 @@ function fieldOf(name: string, info: DatasetInfo, shape: readonly number[]): Hdf
     perRow,
     rowBytes: elements * info.size,
     chunkRows: info.chunks?.[0] ?? 1,
+    chunkBytes: info.chunks?.reduce((product, n) => product * n, info.size) ?? 0,
+    checksum: false,
   };
 }
 
@@ -158,8 +165,10 @@ function commonRows(fields: readonly Hdf5Field[]): number {
   return byValues[0]?.[0] ?? 0;
 }
 
-function checkFilters(library: Library, id: bigint, file: string, name: string): void {
-  for (const filter of library.call((h5) => h5.get_dataset_filters(id, `/${name}`))) {
+/** Throws at a filter that cannot be undone; is one of them a checksum? */
+function checkFilters(library: Library, id: bigint, file: string, name: string): boolean {
+  const filters = library.call((h5) => h5.get_dataset_filters(id, `/${name}`));
+  for (const filter of filters) {
     if (BUILT_IN.has(filter.id) || library.addPlugin(filter.id)) continue;
     throw new Unsupported(
       `dataset /${name}: HDF5 filter ${filter.id} (${filter.name || "no name"}) is not available`,
@@ -167,9 +176,10 @@ function checkFilters(library: Library, id: bigint, file: string, name: string):
       "write the dataset with gzip, lzf, lz4, zstd, blosc, blosc2, bitshuffle or bzip2",
     );
   }
+  return filters.some((filter) => filter.id === FLETCHER32);
 }
 
-function checkSizes(file: string, { name, rowBytes, shape }: Hdf5Field, info: DatasetInfo): void {
+function checkSizes(file: string, { name, rowBytes, shape, chunkBytes }: Hdf5Field): void {
   if (!Number.isSafeInteger(shape[0]! * Math.max(rowBytes, 1))) {
     throw new ShardInvalid(
       `dataset /${name} claims shape ${shape.join("×")}`,
@@ -184,10 +194,9 @@ function checkSizes(file: string, { name, rowBytes, shape }: Hdf5Field, info: Da
       "cut its rows into shorter ones",
     );
   }
-  const chunk = info.chunks?.reduce((product, n) => product * n, info.size) ?? 0;
-  if (chunk > MAX_CHUNK_BYTES) {
+  if (chunkBytes > MAX_CHUNK_BYTES) {
     throw new Unsupported(
-      `dataset /${name}: a chunk of ${chunk} bytes, at most ${MAX_CHUNK_BYTES} are read`,
+      `dataset /${name}: a chunk of ${chunkBytes} bytes, at most ${MAX_CHUNK_BYTES} are read`,
       { file },
       "write it with smaller chunks (h5repack -l): about 4 MiB read best",
     );

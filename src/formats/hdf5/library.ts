@@ -1,8 +1,8 @@
 /**
  * Library: the HDF5 C library in WebAssembly (h5wasm 0.10.3), as its raw bindings: its high-level layer drops the status of a
  * read and gives uninitialised memory for one that failed. What is around it here:
- * - it compiles once a thread; an instance that trapped, or whose memory has grown large (WebAssembly never gives memory back),
- *   is left behind and the next call gets a fresh one;
+ * - it compiles once a thread; an instance that trapped or failed to open a file, or whose memory has grown large (WebAssembly never gives
+ *   memory back), is left behind, and the next caller gets a fresh one (16 ms);
  * - it opens only the files that it was told of, never one that a data file names, and no plugin but ours;
  * - what it prints goes into `Hdf5Failure.cause`, not to the user's terminal;
  * - an I/O error of the file system is ATH_STORAGE_IO, never a fault of the data.
@@ -15,6 +15,8 @@
  */
 import { closeSync, existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { inflateSync } from "node:zlib";
 import { AthanorError } from "../../base/errors.ts";
 import { StorageIo } from "../../storage/errors.ts";
@@ -68,7 +70,7 @@ export class Hdf5Failure extends Error {
   readonly printed: string;
   /** Last bytes of a data file that it read before. */
   readonly lastRead: LastRead | undefined;
-  /** It trapped: the instance is gone. */
+  /** It trapped, or took all memory: the instance is gone. */
   readonly crashed: boolean;
 
   constructor(reason: string, printed: string, lastRead: LastRead | undefined, crashed: boolean) {
@@ -103,17 +105,25 @@ interface Emscripten extends H5 {
 type Imports = {
   env: {
     emscripten_resize_heap: (size: number) => number | boolean;
+    malloc?: (bytes: number) => number;
     uncompress?: (to: number, toLength: number, from: number, length: number) => number;
   };
 };
+interface Sink {
+  maxHeap: number;
+  print: (text: string) => void;
+  malloc: (of: Emscripten, bytes: number) => number;
+}
 type Factory = (options: {
   print(line: string): void;
   printErr(line: string): void;
   instantiateWasm(imports: Imports, done: (instance: WebAssembly.Instance, module: WebAssembly.Module) => void): object;
 }) => Promise<Emscripten>;
 
-/** A chunk, its compressed form and our own buffer fit; a wild size in a damaged file does not. */
-const MAX_HEAP = 384 * 1024 * 1024;
+/** Memory for all but chunks and our own buffer. What a damaged file asks for beyond it is refused. */
+const BASE_HEAP = 96 * 1024 * 1024;
+/** A chunk as stored, unshuffled and decompressed, and a margin. */
+const CHUNK_COPIES = 4;
 /** An instance larger than this is not used again. */
 const KEPT_HEAP = 96 * 1024 * 1024;
 /** Reads of one call: far more than any block needs, and an end to circles in damaged metadata. */
@@ -124,12 +134,23 @@ const EIO = 29;
 const Z_DATA_ERROR = -3;
 const Z_BUF_ERROR = -5;
 
+/** Told of each call: it may go in circles over damaged metadata, which only another thread can end (`pulse.ts`). */
+export interface Pulse {
+  begin(bytes: number): void;
+  end(): void;
+}
+
+let pulse: Pulse | undefined;
+
+export function setPulse(of: Pulse): void {
+  pulse = of;
+}
+
 export class Library {
   readonly h5: Emscripten;
-  /** Number of the instance in this thread: ids of another one mean nothing. */
-  readonly generation: number;
   private readonly allowed = new Set<string>();
   private readonly folder: string;
+  private readonly sink: Sink;
   private readonly inserted = new Set<number>();
   private readonly descriptors = new Set<number>();
   private printed = "";
@@ -137,21 +158,33 @@ export class Library {
   private lastRead: LastRead | undefined;
   private failedRead: { path: string; offset: number; error: unknown } | undefined;
   private dead = false;
+  private chunkBytes = 0;
+  private canary = 0;
 
-  private constructor(h5: Emscripten, folder: string, generation: number, sink: { print: (text: string) => void }) {
+  private constructor(h5: Emscripten, folder: string, sink: Sink) {
     this.h5 = h5;
     this.folder = folder;
-    this.generation = generation;
+    this.sink = sink;
     sink.print = (text) => {
       if (this.printed.length < MAX_PRINTED) this.printed += text;
+    };
+    sink.malloc = (of, bytes) => {
+      const size = Math.max(bytes, this.chunkBytes);
+      const at = of._malloc(size);
+      if (at !== 0) of.HEAPU8.fill(this.canary, at, at + size);
+      return at;
     };
     this.guard();
     for (const _ of h5.get_plugin_search_paths()) h5.remove_plugin_search_path(0);
   }
 
-  static async make(generation: number): Promise<Library> {
+  static async make(): Promise<Library> {
     const { factory, module, folder } = await loadOnce();
-    const sink = { print: (_: string): void => undefined };
+    const sink: Sink = {
+      maxHeap: BASE_HEAP,
+      print: () => undefined,
+      malloc: (of, bytes) => of._malloc(bytes),
+    };
     let made: Emscripten | undefined;
     const h5Heap = (): Uint8Array => made!.HEAPU8;
     const h5 = await factory({
@@ -159,7 +192,10 @@ export class Library {
       printErr: (line) => sink.print(`${line}\n`),
       instantiateWasm(imports, done) {
         const resize = imports.env.emscripten_resize_heap;
-        imports.env.emscripten_resize_heap = (size) => (size >>> 0 > MAX_HEAP ? false : resize(size));
+        imports.env.emscripten_resize_heap = (size) => (size >>> 0 > sink.maxHeap ? false : resize(size));
+        // A plugin takes the size of a chunk from its damaged bytes, and HDF5 reads as much as the chunk should have: with a
+        // margin of known bytes that is seen (`rows.ts`) and no memory of others.
+        imports.env.malloc = (bytes) => sink.malloc(made!, bytes);
         // The blosc plugins were linked without zlib.
         imports.env.uncompress = (to, toLength, from, length) => uncompress(h5Heap(), to, toLength, from, length);
         done(new WebAssembly.Instance(module, imports), module);
@@ -167,7 +203,7 @@ export class Library {
       },
     });
     made = h5;
-    return new Library(h5, folder, generation, sink);
+    return new Library(h5, folder, sink);
   }
 
   /** May it be called again? */
@@ -175,8 +211,11 @@ export class Library {
     return !this.dead && this.h5.HEAPU8.byteLength <= KEPT_HEAP;
   }
 
-  /** Gives back what the system holds for it. */
-  dispose(): void {
+  /**
+   * No call from now on. For an opening that failed too: h5wasm leaves objects open on its error paths, and HDF5 would take a
+   * file that is written anew in place for the one it still has open.
+   */
+  retire(): void {
     this.dead = true;
     for (const fd of this.descriptors) closeSync(fd);
     this.descriptors.clear();
@@ -202,7 +241,12 @@ export class Library {
     if (!this.dead) this.h5._free(at);
   }
 
-  call<Result>(work: (h5: H5) => Result): Result {
+  /** `bytes`: how much it may have to decompress; `chunkBytes`: at once, into memory full of `canary`. */
+  call<Result>(work: (h5: H5) => Result, { bytes = 0, chunkBytes = 0, canary = 0 } = {}): Result {
+    pulse?.begin(bytes);
+    this.chunkBytes = chunkBytes;
+    this.canary = canary;
+    this.sink.maxHeap = BASE_HEAP + bytes + CHUNK_COPIES * chunkBytes;
     this.printed = "";
     this.reads = 0;
     this.lastRead = undefined;
@@ -217,6 +261,7 @@ export class Library {
       this.dead ||= !(error instanceof Error) || error.constructor !== Error;
       throw this.failure(error instanceof Error ? error.message : String(error));
     } finally {
+      pulse?.end();
       // The C library's exit() would set it.
       process.exitCode = exitCode;
     }
@@ -228,7 +273,7 @@ export class Library {
     // Innermost last: "  #012: …/H5Dchunk.c line 4000 in H5D__chunk_lock(): data pipeline read failed".
     const lines = [...this.printed.matchAll(/^ *#\d+: .*? in (\w+)\(\): (.*)$/gm)].map(([, , text]) => text!);
     const reason = lines.at(-1) ?? fallback.split("\n")[0]!;
-    return new Hdf5Failure(reason.slice(0, 300), this.printed, this.lastRead, this.dead);
+    return new Hdf5Failure(reason.slice(0, 300), this.printed, this.lastRead, !this.usable);
   }
 
   private refuseIo(): void {
@@ -291,34 +336,55 @@ function uncompress(heap: Uint8Array, to: number, toLength: number, from: number
   }
 }
 
-let loaded: Promise<{ factory: Factory; module: WebAssembly.Module; folder: string }> | undefined;
+let collecting: (() => void) | undefined;
 
-function loadOnce(): NonNullable<typeof loaded> {
-  loaded ??= load();
+function collect(): void {
+  if (collecting === undefined) {
+    setFlagsFromString("--expose-gc");
+    collecting = runInNewContext("gc") as () => void;
+  }
+  collecting();
+}
+
+interface Loaded {
+  factory: Factory;
+  module: WebAssembly.Module;
+  folder: string;
+}
+
+let loaded: Promise<Loaded> | undefined;
+
+/** `module`: the library as another thread has compiled it. */
+export function loadOnce(module?: WebAssembly.Module): Promise<Loaded> {
+  loaded ??= load(module);
   return loaded;
 }
 
-async function load(): Promise<{ factory: Factory; module: WebAssembly.Module; folder: string }> {
+async function load(compiled: WebAssembly.Module | undefined): Promise<Loaded> {
   // Beside the bundle (dist/agent.js), or above the compiled sources (dist/src/formats/hdf5/library.js).
   for (const place of ["./hdf5/", "../../../hdf5/"]) {
     const url = new URL(place, import.meta.url);
     if (!existsSync(new URL("hdf5.wasm", url))) continue;
     const { default: factory } = (await import(new URL("hdf5.mjs", url).href)) as { default: Factory };
-    const module = new WebAssembly.Module(readFileSync(new URL("hdf5.wasm", url)));
+    const module = compiled ?? new WebAssembly.Module(readFileSync(new URL("hdf5.wasm", url)));
     return { factory, module, folder: fileURLToPath(url).replace(/\/$/, "") };
   }
   throw new Error("the HDF5 library is missing: run `npm run build`");
 }
 
 let live: Promise<Library> | undefined;
-let generations = 0;
+let begun = false;
 
-/** The instance of this thread; a fresh one where the last one cannot be used any more. Its callers take turns (`file.ts`). */
+/** The instance of this thread; a fresh one where the last one cannot be used any more. One caller at a time (`thread.ts`). */
 export async function liveLibrary(): Promise<Library> {
-  const last = await live;
-  if (last?.usable === true) return last;
-  last?.dispose();
-  live = Library.make(++generations);
-  live.catch(() => (live = undefined));
-  return live;
+  if ((await live)?.usable !== true) {
+    (await live)?.retire();
+    live = undefined;
+    // V8 does not see that 19 MB and more hang on a few objects, and comes too late.
+    if (begun) collect();
+    begun = true;
+    live = Library.make();
+    live.catch(() => (live = undefined));
+  }
+  return live!;
 }

@@ -91,6 +91,6 @@ function valuesIn(library: Library, path: string, dataset: string, file: string,
     const { shape } = library.call((h5) => h5.get_dataset_metadata(id, dataset));
     return shape?.reduce((product, n) => product * n, 1) ?? 0;
   } finally {
-    library.call((h5) => h5.close_file(id));
+    if (library.usable) library.call((h5) => h5.close_file(id));
   }
 }

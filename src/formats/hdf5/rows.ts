@@ -5,48 +5,52 @@
  * Contract: a function of the file's bytes, range and field; what one field's bad rows are does not depend on other fields.
  *
  * @example
- * const { fields, faults } = await readRows("/d/a.h5", 0, 1024, ["tokens"]);
+ * const { column, faults } = await readColumn("/d/a.h5", "tokens", 0, 1024);
  */
 import type { AthanorError } from "../../base/errors.ts";
 import { RecordCrc, RecordMalformed, ValueRange } from "../errors.ts";
-import { FeatureKind } from "../errors.ts";
 import { ShardTruncated } from "../../storage/errors.ts";
-import type { BlockColumns, Column } from "../types.ts";
-import { checkUnchanged, forget, inTurn, openFile, type Hdf5File } from "./file.ts";
+import type { Column } from "../types.ts";
+import { checkUnchanged, openFile, type Hdf5File } from "./file.ts";
 import type { Hdf5Field } from "./layout.ts";
 import { Hdf5Failure } from "./library.ts";
 import { decodeRows, type DecodedRows } from "./values.ts";
 
 /** Failed reads for a field of a block; then the rest of the range is bad as a whole. A crash counts as many. */
-const MAX_FAILURES = 64;
-const CRASH_WEIGHT = 16;
+const MAX_FAILURES = 24;
+const CRASH_WEIGHT = 6;
+/** What memory holds before a read: no token, and rare enough elsewhere, since where it is found is read twice. */
+const CANARY = 0xa5;
+const CANARY_WORD = 0xa5a5a5a5;
 /** Strings and lists: rows a read, since their bytes are not known before. */
 const LOOSE_ROWS = 1024;
 
-/** `names`: undefined: all fields. */
-export function readRows(
+/** Rows of one field; `faults` by number from `from`. */
+export interface ReadColumn {
+  column: Column;
+  faults: Map<number, AthanorError>;
+}
+
+/** Undefined: the file has no such field. */
+export async function readColumn(
   path: string,
+  name: string,
   from: number,
   to: number,
-  names: readonly string[] | undefined,
-): Promise<BlockColumns> {
-  return inTurn(async () => {
-    const { layout } = await openFile(path);
-    if (to > layout.rows) {
-      throw new ShardTruncated(
-        `its datasets have ${layout.rows} rows, expected at least ${to}`,
-        { file: path, record: layout.rows },
-        "run `athanor index` again: the shard has changed",
-      );
-    }
-    const columns: BlockColumns = { fields: new Map(), faults: new Map() };
-    for (const field of layout.fields) {
-      if (names !== undefined && !names.includes(field.name)) continue;
-      columns.fields.set(field.name, await readColumn(path, field, from, to, columns.faults));
-    }
-    checkUnchanged(await openFile(path));
-    return columns;
-  });
+): Promise<ReadColumn | undefined> {
+  const { layout } = await openFile(path);
+  if (to > layout.rows) {
+    throw new ShardTruncated(
+      `its datasets have ${layout.rows} rows, expected at least ${to}`,
+      { file: path, record: layout.rows },
+      "run `athanor index` again: the shard has changed",
+    );
+  }
+  const field = layout.fields.find((one) => one.name === name);
+  if (field === undefined) return undefined;
+  const read = await columnOf(path, field, from, to);
+  checkUnchanged(await openFile(path));
+  return read;
 }
 
 interface Piece {
@@ -55,13 +59,8 @@ interface Piece {
   read: DecodedRows | undefined;
 }
 
-async function readColumn(
-  path: string,
-  field: Hdf5Field,
-  from: number,
-  to: number,
-  faults: Map<number, AthanorError>,
-): Promise<Column> {
+async function columnOf(path: string, field: Hdf5Field, from: number, to: number): Promise<ReadColumn> {
+  const faults = new Map<number, AthanorError>();
   const pieces: Piece[] = [];
   let left = MAX_FAILURES;
   const step = field.reading.how === "text" || field.reading.how === "list" ? LOOSE_ROWS : to - from;
@@ -69,28 +68,32 @@ async function readColumn(
     if (!faults.has(row - from)) faults.set(row - from, error);
   };
   const take = async (a: number, b: number): Promise<void> => {
-    const file = await openFile(path);
+    const failure = await attempt(a, b);
+    if (failure === undefined) return;
+    left -= failure.crashed ? CRASH_WEIGHT : 1;
+    const middle = left > 0 ? middleOf(a, b, field.chunkRows) : undefined;
+    if (middle === undefined) {
+      for (let row = a; row < b; row++) fault(row, unreadable(failure, path, field, row, a, b));
+      pieces.push({ rows: b - a, read: undefined });
+      return;
+    }
+    await take(a, middle);
+    await take(middle, b);
+  };
+  // Apart, so that no waiting `take` holds on to a library instance that is gone.
+  const attempt = async (a: number, b: number): Promise<Hdf5Failure | undefined> => {
     try {
-      const same = file.layout.fields.find(({ name }) => name === field.name) ?? gone(path, field.name);
-      const read = readOnce(file, same, a, b);
+      const read = readOnce(await openFile(path), field, a, b);
       for (const [i, value] of read.tooLarge) fault(a + i, tooLarge(path, field.name, a + i, value));
       pieces.push({ rows: b - a, read });
+      return undefined;
     } catch (error) {
-      if (!(error instanceof Hdf5Failure)) throw error;
-      if (error.crashed) forget(file);
-      left -= error.crashed ? CRASH_WEIGHT : 1;
-      const middle = left > 0 ? middleOf(a, b, field.chunkRows) : undefined;
-      if (middle === undefined) {
-        for (let row = a; row < b; row++) fault(row, unreadable(error, path, field.name, row, a, b));
-        pieces.push({ rows: b - a, read: undefined });
-        return;
-      }
-      await take(a, middle);
-      await take(middle, b);
+      if (error instanceof Hdf5Failure) return error;
+      throw error;
     }
   };
   for (let a = from; a < to; a += step) await take(a, Math.min(a + step, to));
-  return joined(field, pieces);
+  return { column: joined(field, pieces), faults };
 }
 
 /** A chunk border inside (a, b), the one nearest to its middle. */
@@ -110,20 +113,46 @@ function readOnce({ library, id }: Hdf5File, field: Hdf5Field, from: number, to:
   const stride = shape.map(() => 1n);
   const bytes = rows * rowBytes;
   if (bytes === 0) return decodeRows(new Uint8Array(0), 0, rows, field);
-  const at = library.call((h5) => h5._malloc(bytes));
+  const at = library.call((h5) => h5._malloc(bytes), { bytes });
   if (at === 0) throw library.failure(`no memory for ${bytes} bytes of dataset /${name}`);
-  try {
-    const pointers = reading.how === "text" || reading.how === "list";
-    // A read that fails half-way leaves pointers that lead nowhere.
-    if (pointers) library.h5.HEAPU8.fill(0, at, at + bytes);
-    const status = library.call((h5) => h5.get_dataset_data(id, path, count, offset, stride, BigInt(at)));
+  const pointers = reading.how === "text" || reading.how === "list";
+  const read = (canary: number): void => {
+    library.h5.HEAPU8.fill(canary, at, at + bytes);
+    const status = library.call((h5) => h5.get_dataset_data(id, path, count, offset, stride, BigInt(at)), {
+      // A chunk is decompressed whole.
+      bytes: Math.max(rows, field.chunkRows) * rowBytes,
+      chunkBytes: field.chunkBytes,
+      canary,
+    });
     if (status < 0) throw library.failure("the read failed");
-    const read = library.call((h5) => decodeRows(h5.HEAPU8, at, rows, field));
+  };
+  try {
+    // Pointers that are not written lead nowhere.
+    read(pointers ? 0 : CANARY);
+    if (!pointers && hasCanary(library.h5.HEAPU8.subarray(at, at + bytes))) {
+      const first = library.h5.HEAPU8.slice(at, at + bytes);
+      read(~CANARY & 0xff);
+      if (Buffer.compare(first, library.h5.HEAPU8.subarray(at, at + bytes)) !== 0) {
+        throw new Hdf5Failure(
+          "chunks are too short, or were never written and have no fill value",
+          "",
+          undefined,
+          false,
+        );
+      }
+    }
+    const found = library.call((h5) => decodeRows(h5.HEAPU8, at, rows, field));
     if (pointers) library.call((h5) => h5.reclaim_vlen_memory_count(id, path, "", BigInt(at), count));
-    return read;
+    return found;
   } finally {
     library.release(at);
   }
+}
+
+/** May some value not have been written? HDF5 says nothing of a value that it neither has nor can fill in. */
+function hasCanary(bytes: Uint8Array): boolean {
+  const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length >> 2);
+  return words.includes(CANARY_WORD) || (words.length === 0 && bytes.includes(CANARY));
 }
 
 function joined(field: Hdf5Field, pieces: readonly Piece[]): Column {
@@ -164,14 +193,6 @@ function concat({ kind, reading }: Hdf5Field, lists: readonly Column["values"][]
   return all;
 }
 
-function gone(path: string, name: string): never {
-  throw new FeatureKind(
-    `dataset /${name} is not there any more`,
-    { file: path },
-    "run `athanor index` again: the shard has changed",
-  );
-}
-
 function tooLarge(file: string, name: string, record: number, value: bigint): AthanorError {
   return new ValueRange(
     `dataset /${name}: value ${value} does not fit int64`,
@@ -183,14 +204,15 @@ function tooLarge(file: string, name: string, record: number, value: bigint): At
 function unreadable(
   failure: Hdf5Failure,
   file: string,
-  name: string,
+  { name, checksum }: Hdf5Field,
   record: number,
   from: number,
   to: number,
 ): AthanorError {
   const { lastRead, message, printed } = failure;
   const where = lastRead?.path === file ? { file, record, byteOffset: lastRead.offset } : { file, record };
-  const Fault = /fletcher32|checksum/i.test(printed) ? RecordCrc : RecordMalformed;
+  const filter = /filter returned failure/.test(printed);
+  const Fault = filter && checksum ? RecordCrc : RecordMalformed;
   return new Fault(
     `dataset /${name}, rows ${from} to ${to - 1} cannot be read: ${message}`,
     where,

@@ -7,27 +7,24 @@
 import { crc32c } from "../../base/crc32c.ts";
 import type { Value } from "../../base/json.ts";
 import type { Column, IndexOptions, ScanEnd, ScannedBlock, ShardFiles } from "../types.ts";
-import { inTurn, openFile } from "./file.ts";
 import type { Hdf5Field, Hdf5Layout } from "./layout.ts";
-import { readRows } from "./rows.ts";
+import { layoutAt, rowsAt } from "./reader.ts";
 
-export async function* scan(
-  { object }: ShardFiles,
-  { progress }: IndexOptions,
-): AsyncGenerator<ScannedBlock, ScanEnd> {
+export async function* scan({ object }: ShardFiles, { progress }: IndexOptions): AsyncGenerator<ScannedBlock, ScanEnd> {
   const path = object.uri;
-  const layout = await inTurn(async () => (await openFile(path)).layout);
+  const layout = await layoutAt(path);
   const { rows, fields, blockRows, parts } = layout;
+  const names = fields.map(({ name }) => name);
   // Of the values, not of the bytes: those are read by the library, and a copy by h5repack is the same data.
   let crc = crc32c(Buffer.from(shapeOf(layout)));
   for (let from = 0; from < rows; from += blockRows) {
     const to = Math.min(from + blockRows, rows);
-    const columns = await readRows(path, from, to, undefined);
+    const columns = await rowsAt(path, names, from, to);
     for (const { values, ends } of columns.fields.values()) crc = crcOf(ends, crcOf(values, crc));
     progress?.(Math.floor((object.size * to) / rows));
     yield { records: to - from, segments: [], restarts: [], columns, record: recordsOf(fields, columns.fields) };
   }
-  return { encoding: "plain", crc32c: crc, meta: parts.length === 0 ? { rows } : { rows, parts: parts.map((part) => ({ ...part })) } };
+  return { encoding: "plain", crc32c: crc, meta: { rows, names, ...(parts.length > 0 && { parts }) } };
 }
 
 function crcOf({ buffer, byteOffset, byteLength }: ArrayBufferView, seed: number): number {
@@ -43,10 +40,12 @@ function recordsOf(
   fields: readonly Hdf5Field[],
   columns: ReadonlyMap<string, Column>,
 ): (i: number) => { readonly [field: string]: Value } {
-  return (i) => Object.fromEntries(fields.map((field) => [field.name, valueOf(field, columns.get(field.name)!, i)]));
+  return (i) => Object.fromEntries(fields.map((field) => [field.name, valueOf(field, columns.get(field.name), i)]));
 }
 
-function valueOf({ reading, shape }: Hdf5Field, { values, ends }: Column, i: number): Value {
+function valueOf({ reading, shape }: Hdf5Field, column: Column | undefined, i: number): Value {
+  if (column === undefined) return null;
+  const { values, ends } = column;
   const own = values.subarray(i === 0 ? 0 : ends[i - 1], ends[i]);
   if (own instanceof Uint8Array) return asText(own);
   const bool = reading.how === "list" ? reading.item.bool : reading.how === "int" && reading.bool;

@@ -1,0 +1,148 @@
+/**
+ * Reader: layout and rows of HDF5 files, from a thread of its own that this one waits for (`thread.ts`). Where the library goes
+ * in circles over damaged metadata that thread is ended and what was asked for is bad.
+ *
+ * @example
+ * const { rows, fields } = await layoutAt("/d/a.h5");
+ * const columns = await rowsAt("/d/a.h5", ["tokens"], 0, rows);
+ */
+import type { Worker } from "node:worker_threads";
+import { AthanorError } from "../../base/errors.ts";
+import { spawnThread } from "../../base/threads.ts";
+import { RecordMalformed, ShardInvalid } from "../errors.ts";
+import type { BlockColumns } from "../types.ts";
+import type { Hdf5Layout } from "./layout.ts";
+import { PULSE_BYTES, PulseWatch } from "./pulse.ts";
+import type { Hdf5Answer, Hdf5Request } from "./thread.ts";
+
+const WATCH_MS = 100;
+/** How often the library may go in circles over one version of a file until nothing more is asked of it. */
+const MAX_CIRCLES = 2;
+const MAX_KNOWN = 1024;
+
+class Circling extends Error {}
+
+interface Running {
+  worker: Worker;
+  watch: PulseWatch;
+}
+
+let running: Promise<Running> | undefined;
+/** The library, for the next thread. */
+let compiled: WebAssembly.Module | undefined;
+let tail: Promise<unknown> = Promise.resolve();
+/** By path and version. */
+const circles = new Map<string, number>();
+
+/** Starts the thread, which compiles the library. */
+export async function startReader(): Promise<void> {
+  await thread();
+}
+
+export async function layoutAt(path: string): Promise<Hdf5Layout> {
+  try {
+    const answer = await inTurn(() => askFile({ type: "layout", path }));
+    if (answer.type === "layout") return answer.layout;
+  } catch (error) {
+    if (!(error instanceof Circling)) throw error;
+    throw new ShardInvalid("HDF5 metadata leads in circles", { file: path }, "the file is damaged: write it again");
+  }
+  throw new Error("unexpected answer of the HDF5 thread");
+}
+
+/** Rows [from, to) of those fields that the file has. */
+export async function rowsAt(path: string, names: readonly string[], from: number, to: number): Promise<BlockColumns> {
+  const found: BlockColumns = { fields: new Map(), faults: new Map() };
+  const bad = (row: number, fault: AthanorError): void => {
+    if (!found.faults.has(row)) found.faults.set(row, fault);
+  };
+  for (const name of names) {
+    try {
+      const answer = await inTurn(() => askFile({ type: "column", path, name, from, to }));
+      if (answer.type !== "column" || answer.column === undefined) continue;
+      found.fields.set(name, answer.column);
+      for (const [row, fault] of answer.faults) bad(row, AthanorError.fromRecord(fault));
+    } catch (error) {
+      if (!(error instanceof Circling)) throw error;
+      const what = `dataset /${name}, rows ${from} to ${to - 1} cannot be read: HDF5 metadata leads in circles`;
+      for (let row = from; row < to; row++) {
+        bad(row - from, new RecordMalformed(what, { file: path, record: row }, "the shard is damaged: copy it again"));
+      }
+    }
+  }
+  return found;
+}
+
+function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
+  const turn = tail.then(work);
+  tail = turn.catch(() => undefined);
+  return turn;
+}
+
+/** Throws what the library says as AthanorError, or Circling. */
+async function askFile(request: Hdf5Request & { path: string }): Promise<Hdf5Answer> {
+  const known = await ask({ type: "version", path: request.path });
+  const key = `${request.path} ${known.type === "version" ? known.version : ""}`;
+  const before = circles.get(key) ?? 0;
+  if (before >= MAX_CIRCLES) throw new Circling();
+  try {
+    return await ask(request);
+  } catch (error) {
+    if (error instanceof Circling) {
+      if (circles.size >= MAX_KNOWN) circles.clear();
+      circles.set(key, before + 1);
+    }
+    throw error;
+  }
+}
+
+async function ask(request: Hdf5Request): Promise<Hdf5Answer> {
+  const { worker, watch } = await thread();
+  let answer: Hdf5Answer;
+  try {
+    answer = await answerOf(worker, request, watch);
+  } catch (error) {
+    running = undefined;
+    await worker.terminate();
+    throw error;
+  }
+  if (answer.type === "failed") throw AthanorError.fromRecord(answer.error);
+  return answer;
+}
+
+/** Rejects with Circling, or with what ended the thread. */
+function answerOf(worker: Worker, request: Hdf5Request, watch: PulseWatch): Promise<Hdf5Answer> {
+  return new Promise((resolve, reject) => {
+    const onMessage = (answer: Hdf5Answer): void => finish(() => resolve(answer));
+    const onError = (error: Error): void => finish(() => reject(error));
+    const onExit = (code: number): void => finish(() => reject(new Error(`the HDF5 thread ended with code ${code}`)));
+    const timer = setInterval(() => watch.circling() && finish(() => reject(new Circling())), WATCH_MS);
+    const finish = (then: () => void): void => {
+      clearInterval(timer);
+      worker.off("message", onMessage).off("error", onError).off("exit", onExit);
+      worker.unref();
+      then();
+    };
+    worker.on("message", onMessage).on("error", onError).on("exit", onExit);
+    // Only while an answer is awaited does the thread keep the process alive.
+    worker.ref();
+    worker.postMessage(request);
+  });
+}
+
+function thread(): Promise<Running> {
+  running ??= start();
+  return running;
+}
+
+async function start(): Promise<Running> {
+  const worker = spawnThread("hdf5", new URL("./thread.js", import.meta.url));
+  const forget = (): void => void (running = undefined);
+  worker.on("error", forget).on("exit", forget);
+  const pulse = new SharedArrayBuffer(PULSE_BYTES);
+  const watch = new PulseWatch(pulse);
+  const answer = await answerOf(worker, { type: "start", pulse, module: compiled }, watch);
+  if (answer.type === "failed") throw AthanorError.fromRecord(answer.error);
+  if (answer.type === "ready") compiled = answer.module;
+  return { worker, watch };
+}
