@@ -3,6 +3,7 @@
 // file of a plugin folder), and their licences. Lazily loaded by src/formats/hdf5/library.ts.
 import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { runInNewContext } from "node:vm";
 
 /** Registered HDF5 filter ids and the plugins that undo them. */
 const PLUGINS = {
@@ -52,7 +53,7 @@ function split(text) {
     throw new Error("h5wasm: the embedded WebAssembly is not where it was");
   let end = begin + call.length;
   while (text[end] !== "'") end += text[end] === "\\" ? 2 : 1;
-  const literal = new Function(`return ${text.slice(begin + call.length - 1, end + 1)}`)();
+  const literal = runInNewContext(text.slice(begin + call.length - 1, end + 1));
   const wasm = Uint8Array.from(literal, (character) => (~character.charCodeAt(0) >> 8) & character.charCodeAt(0));
   if (!WebAssembly.validate(wasm)) throw new Error("h5wasm: the embedded WebAssembly does not come out whole");
   return { script: `${text.slice(0, begin)}null${text.slice(end + 2)}`, wasm };

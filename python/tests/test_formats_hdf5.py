@@ -1,4 +1,4 @@
-"""HDF5 as `athanor cat` reads it against h5py: random types, shapes, chunks and filters, and a Loader over shards of it."""
+"""HDF5 as `athanor cat` reads it against h5py: random types, shapes, chunks and filters; a Loader over shards of it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,28 @@ import pytest
 h5py = pytest.importorskip("h5py")
 hdf5plugin = pytest.importorskip("hdf5plugin")
 
-from athanor.torch import Loader  # noqa: E402
+from athanor.numpy import Loader  # noqa: E402
 
 ATHANOR = Path(__file__).parents[2] / "bin" / "athanor.mjs"
 NODE = shutil.which("node") or "node"
-NUMBERS = ["<i1", "<i2", "<i4", "<i8", ">i2", ">i4", ">i8", "<u1", "<u2", "<u4", "<u8", ">u4", "<f2", "<f4", "<f8", ">f4"]
+NUMBERS = [
+    "<i1",
+    "<i2",
+    "<i4",
+    "<i8",
+    ">i2",
+    ">i4",
+    ">i8",
+    "<u1",
+    "<u2",
+    "<u4",
+    "<u8",
+    ">u4",
+    "<f2",
+    "<f4",
+    "<f8",
+    ">f4",
+]
 
 
 def cat(path: Path) -> list[dict[str, Any]]:
@@ -117,7 +134,10 @@ def column(rng: np.random.Generator, group: Any, name: str, rows: int) -> list[A
     chunks = {"chunks": (int(rng.integers(1, rows + 1)),), **filters(rng, False, fixed=False)}
     options = chunks if rng.random() < 0.7 else {}
     if kind == 7:
-        text = ["".join(map(chr, rng.choice([0x41, 0xE9, 0x4E2D, 0x1F600], size=int(rng.integers(20))))) for _ in range(rows)]
+        text = [
+            "".join(map(chr, rng.choice([0x41, 0xE9, 0x4E2D, 0x1F600], size=int(rng.integers(20)))))
+            for _ in range(rows)
+        ]
         group.create_dataset(name, data=text, dtype=h5py.string_dtype(), **options)
         return list(text)
     base = NUMBERS[rng.integers(len(NUMBERS))]
@@ -162,3 +182,61 @@ def test_random_files_give_what_h5py_wrote(tmp_path: Path) -> None:
     assert len(found) == len(expected)
     for i, (got, wanted) in enumerate(zip(found, expected)):
         assert got == wanted, f"record {i}"
+
+
+ROWS = 1000
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three shards; row i of the set has id i, tokens that follow from it, and a mask."""
+    folder = tmp_path_factory.mktemp("hdf5")
+    ids = np.arange(ROWS)
+    tokens = (ids[:, None] * 31 + np.arange(24)[None]) % 1000
+    ways: list[dict[str, Any]] = [{"compression": "gzip"}, {"compression": "lzf", "shuffle": True}, {}]
+    for number, (part, way) in enumerate(zip(np.array_split(ids, 3), ways)):
+        with h5py.File(folder / f"{number}.h5", "w") as file:
+            file.create_dataset("input_ids", data=tokens[part].astype("<i4"), chunks=(64, 24), **way)
+            file["id"] = part
+            file.create_dataset("text", data=[f"row {i}" for i in part], dtype=h5py.string_dtype())
+    return folder
+
+
+def batches(
+    folder: Path, state: dict[str, Any] | None = None, steps: int = 10**9, **options: Any
+) -> tuple[list[Any], Any]:
+    with Loader(str(folder), batch_size=16, max_length=24, columns=["id", "input_ids"], **options) as loader:
+        if state is not None:
+            loader.load_state_dict(state)
+        found = []
+        for batch in loader:
+            found.append({name: np.array(values) for name, values in batch.items()})
+            if len(found) == steps:
+                break
+        return found, loader.state_dict()
+
+
+def joined(found: list[Any], name: str) -> np.ndarray:
+    return np.concatenate([batch[name].reshape(len(batch["id"]), -1) for batch in found])
+
+
+@pytest.mark.parametrize("options", [{"shuffle": "none"}, {"seed": 7}])
+def test_a_loader_delivers_every_row_as_h5py_wrote_it(run_dir: Path, shards: Path, options: dict[str, Any]) -> None:
+    assert run_dir.exists()
+    found, _ = batches(shards, **options)
+    ids = joined(found, "id")[:, 0]
+    if "seed" not in options:
+        np.testing.assert_array_equal(ids[:ROWS], np.arange(ROWS))
+    assert sorted(set(ids.tolist())) == list(range(ROWS))
+    np.testing.assert_array_equal(joined(found, "input_ids"), (ids[:, None] * 31 + np.arange(24)[None]) % 1000)
+
+
+def test_a_run_goes_on_where_its_state_says(run_dir: Path, shards: Path) -> None:
+    assert run_dir.exists()
+    whole, _ = batches(shards, seed=3)
+    head, state = batches(shards, steps=23, seed=3)
+    tail, _ = batches(shards, state=state, seed=3)
+    assert len(head) + len(tail) == len(whole)
+    for ours, theirs in zip(head + tail, whole):
+        for name in theirs:
+            np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)

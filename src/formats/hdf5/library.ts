@@ -170,7 +170,7 @@ export class Library {
     };
     sink.malloc = (of, bytes) => {
       const size = Math.max(bytes, this.chunkBytes);
-      const at = of._malloc(size);
+      const at = of["_malloc"](size);
       if (at !== 0) of.HEAPU8.fill(this.canary, at, at + size);
       return at;
     };
@@ -183,7 +183,7 @@ export class Library {
     const sink: Sink = {
       maxHeap: BASE_HEAP,
       print: () => undefined,
-      malloc: (of, bytes) => of._malloc(bytes),
+      malloc: (of, bytes) => of["_malloc"](bytes),
     };
     let made: Emscripten | undefined;
     const h5Heap = (): Uint8Array => made!.HEAPU8;
@@ -238,7 +238,7 @@ export class Library {
 
   /** Frees memory of the library, unless that is gone. */
   release(at: number): void {
-    if (!this.dead) this.h5._free(at);
+    if (!this.dead) this.h5["_free"](at);
   }
 
   /** `bytes`: how much it may have to decompress; `chunkBytes`: at once, into memory full of `canary`. */

@@ -113,7 +113,7 @@ function readOnce({ library, id }: Hdf5File, field: Hdf5Field, from: number, to:
   const stride = shape.map(() => 1n);
   const bytes = rows * rowBytes;
   if (bytes === 0) return decodeRows(new Uint8Array(0), 0, rows, field);
-  const at = library.call((h5) => h5._malloc(bytes), { bytes });
+  const at = library.call((h5) => h5["_malloc"](bytes), { bytes });
   if (at === 0) throw library.failure(`no memory for ${bytes} bytes of dataset /${name}`);
   const pointers = reading.how === "text" || reading.how === "list";
   const read = (canary: number): void => {

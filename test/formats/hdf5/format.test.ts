@@ -12,7 +12,7 @@ import type { Column, ScannedBlock } from "../../../src/formats/types.ts";
 import { createKernels } from "../../../src/kernels/load.ts";
 import { checkShard, rowOf, scanShard, shardFiles, type TestShard } from "../blocks.ts";
 import { fixtures } from "../fixtures.ts";
-import { HDF5_FIXTURES, hdf5Shard } from "./shards.ts";
+import { HDF5_FIXTURES, hdf5Shard } from "./samples.ts";
 
 const CASES = `${fixtures}/cases`;
 
