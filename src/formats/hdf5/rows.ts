@@ -119,8 +119,8 @@ function readOnce({ library, id }: Hdf5File, field: Hdf5Field, from: number, to:
   const read = (canary: number): void => {
     library.h5.HEAPU8.fill(canary, at, at + bytes);
     const status = library.call((h5) => h5.get_dataset_data(id, path, count, offset, stride, BigInt(at)), {
-      // A chunk is decompressed whole.
-      bytes: Math.max(rows, field.chunkRows) * rowBytes,
+      // A chunk is decompressed whole; the first one behind a plugin waits for that to compile.
+      bytes: Math.max(rows, field.chunkRows) * rowBytes + (pointers ? 0 : 1 << 20),
       chunkBytes: field.chunkBytes,
       canary,
     });
