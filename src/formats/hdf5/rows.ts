@@ -71,7 +71,7 @@ async function columnOf(path: string, field: Hdf5Field, from: number, to: number
     const failure = await attempt(a, b);
     if (failure === undefined) return;
     left -= failure.crashed ? CRASH_WEIGHT : 1;
-    const middle = left > 0 ? middleOf(a, b, field.chunkRows) : undefined;
+    const middle = left > 0 && separable(failure, field) ? middleOf(a, b, field.chunkRows) : undefined;
     if (middle === undefined) {
       for (let row = a; row < b; row++) fault(row, unreadable(failure, path, field, row, a, b));
       pieces.push({ rows: b - a, read: undefined });
@@ -94,6 +94,16 @@ async function columnOf(path: string, field: Hdf5Field, from: number, to: number
   };
   for (let a = from; a < to; a += step) await take(a, Math.min(a + step, to));
   return { column: joined(field, pieces), faults };
+}
+
+const FILTER_FAILED = /filter returned failure/;
+
+/**
+ * May a part of the range still be read? Behind a damaged heap of strings and lists the library reads beyond what it has: what it
+ * then finds well or bad depends on what it read before.
+ */
+function separable({ printed }: Hdf5Failure, { reading }: Hdf5Field): boolean {
+  return (reading.how !== "text" && reading.how !== "list") || FILTER_FAILED.test(printed);
 }
 
 /** A chunk border inside (a, b), the one nearest to its middle. */
@@ -211,8 +221,7 @@ function unreadable(
 ): AthanorError {
   const { lastRead, message, printed } = failure;
   const where = lastRead?.path === file ? { file, record, byteOffset: lastRead.offset } : { file, record };
-  const filter = /filter returned failure/.test(printed);
-  const Fault = filter && checksum ? RecordCrc : RecordMalformed;
+  const Fault = FILTER_FAILED.test(printed) && checksum ? RecordCrc : RecordMalformed;
   return new Fault(
     `dataset /${name}, rows ${from} to ${to - 1} cannot be read: ${message}`,
     where,
