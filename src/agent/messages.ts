@@ -20,9 +20,21 @@ const hello = z.object({
     index_dir: z.string().max(4096).nullable(),
     columns: z.array(z.string().max(1024)).min(1).max(256).nullable(),
     max_length: whole.min(1).max(1 << 24),
-    pad_id: z.number().int(),
+    /** null: the tokenizer's padding token, else 0. */
+    pad_id: z.number().int().nullable(),
     strict: z.boolean(),
     sample_rule: z.enum(["record", "document", "stream"]).nullable().default(null),
+    /** Makes ids of a text column. `path`: of tokenizer.json or of the folder that holds it. */
+    tokenizer: z
+      .object({
+        path: z.string().min(1).max(4096),
+        text_column: z.string().min(1).max(1024).nullable(),
+        truncation_side: z.enum(["left", "right"]),
+        special_tokens: z.enum(["template", "none", "bos", "eos", "both"]),
+        parse_special: z.boolean(),
+      })
+      .nullable()
+      .default(null),
   }),
   order: z.object({
     seed: decimal,

@@ -14,12 +14,15 @@ import { SOURCE_NAME, viewsOf } from "../feed/order-view.ts";
 import type { NamedIndex, SourceViews } from "../feed/order-view.ts";
 import { Quarantine } from "../feed/quarantine.ts";
 import type { QuarantineOptions } from "../feed/quarantine.ts";
+import type { TextRequest } from "../feed/text.ts";
 import { planOrder } from "../order/job.ts";
 import type { Job, Phase, PlannedOrder } from "../order/job.ts";
 import { parseState } from "../order/state.ts";
+import { Unsupported } from "../formats/errors.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { BatchArithmetic, IndexTooLarge, ProtocolMessage } from "./errors.ts";
 import type { Hello } from "./messages.ts";
+import { Tokenizers } from "./tokenizers.ts";
 
 const MAX_BUILD_BYTES = 100e9;
 const WAIT_MS = 1000;
@@ -41,12 +44,14 @@ export interface OpenedView extends GroupView {
 
 export class ViewOpener {
   private readonly storage: PosixStorage;
+  private readonly tokenizers: Tokenizers;
   /** Sets being opened: all sessions of a node share one attempt, and one index build. */
   private readonly indexes = new Map<string, Promise<DatasetIndex>>();
   private readonly listeners = new Map<string, Set<Waiter>>();
 
   constructor(storage: PosixStorage) {
     this.storage = storage;
+    this.tokenizers = new Tokenizers(storage);
   }
 
   async open(hello: Hello, waiter: Waiter): Promise<OpenedView> {
@@ -58,15 +63,24 @@ export class ViewOpener {
     const named = await Promise.all(
       asked.map(async (source) => ({ name: source.name, index: await this.index(source, keepsBad(hello), waiter) })),
     );
+    const text = request.tokenizer === null ? undefined : await this.text(request.tokenizer);
+    if (text !== undefined && hello.mix?.by === "tokens") {
+      throw new Unsupported(
+        "weights by tokens need counts of tokens, and the index of text has none",
+        {},
+        "weigh the sources of the mixture by samples",
+      );
+    }
     const state = hello.state === null || hello.state === undefined ? undefined : parseState(hello.state);
     const { views, layout } = await viewsOf(
       named,
       {
         columns: request.columns ?? undefined,
         maxLength: request.max_length,
-        padId: request.pad_id,
+        padId: request.pad_id ?? text?.tokenizer.pad ?? 0,
         strict: request.strict,
         sampleRule: request.sample_rule ?? undefined,
+        text,
       },
       this.storage,
       state?.sources,
@@ -84,6 +98,16 @@ export class ViewOpener {
       }
     }
     return { ...opened, plan, layout, position: plan.position };
+  }
+
+  private async text(asked: NonNullable<Hello["view"]["tokenizer"]>): Promise<TextRequest> {
+    return {
+      tokenizer: await this.tokenizers.open(asked.path),
+      column: asked.text_column ?? undefined,
+      truncationSide: asked.truncation_side,
+      around: asked.special_tokens,
+      parseSpecial: asked.parse_special,
+    };
   }
 
   private async index(source: AskedSource, keepBad: boolean, waiter: Waiter): Promise<DatasetIndex> {

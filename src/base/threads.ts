@@ -8,8 +8,11 @@
 import { Worker, workerData } from "node:worker_threads";
 import { fileURLToPath } from "node:url";
 
-/** "io" reads files, "decode" turns raw bytes into rows, "hdf5" owns the HDF5 library of the thread that started it. */
-export type ThreadRole = "io" | "decode" | "hdf5";
+/**
+ * "io" reads files, "decode" turns raw bytes into rows, "hdf5" owns the HDF5 library of the thread that started it,
+ * "tokenizer" compiles one and ends.
+ */
+export type ThreadRole = "io" | "decode" | "hdf5" | "tokenizer";
 
 interface ThreadData {
   role: ThreadRole;

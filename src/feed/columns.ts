@@ -7,6 +7,8 @@ import type { Field, Schema, StorageKind, StoredColumn } from "../formats/types.
 import { ROW_HEADER_BYTES } from "../formats/types.ts";
 import { ColumnUnknown } from "./errors.ts";
 import { align } from "./memory.ts";
+import { TokenizerUnsupported } from "../tokenizer/errors.ts";
+import type { TextRequest, TextView } from "./text.ts";
 
 /** What a user asks for; part of the view fingerprint. */
 export interface ViewRequest {
@@ -16,6 +18,8 @@ export interface ViewRequest {
   strict: boolean;
   /** How records become samples. @default the format's own */
   sampleRule?: string | undefined;
+  /** Makes `input_ids` and `attention_mask` of a text column. */
+  text?: TextRequest | undefined;
 }
 
 export interface DeliveredColumn {
@@ -38,17 +42,20 @@ export interface ViewLayout {
   rowBytes: number;
   /** Nominal row bytes of the order: Σ width × 4, whatever is stored. */
   nominalBytes: number;
+  text?: TextView;
 }
 
 /** Derived from the length of `input_ids` where the data has none. */
 export const MASK = "attention_mask";
+const IDS = "input_ids";
 /** What one decoding plan holds. */
 const MAX_COLUMNS = 64;
 const VALUE_BYTES = { i32: 4, i64: 8, f32: 4, prefix: 4, length: 4 } as const;
 
 export function viewLayout(schema: Schema, view: ViewRequest, file: string): ViewLayout {
   const numeric = schema.fields.filter((field) => field.kind !== "bytes");
-  const names = view.columns ?? defaultColumns(numeric, schema, file);
+  const text = view.text === undefined ? undefined : textView(schema, view, view.text, file);
+  const names = view.columns ?? (text === undefined ? defaultColumns(numeric, schema, file) : [IDS, MASK]);
   if (names.length > MAX_COLUMNS) {
     throw new ColumnUnknown(
       `${names.length} columns are too many: at most ${MAX_COLUMNS} can be delivered`,
@@ -56,7 +63,11 @@ export function viewLayout(schema: Schema, view: ViewRequest, file: string): Vie
       "name those that training needs with columns=",
     );
   }
-  const columns = names.map((name) => deliver(name, schema, numeric, view, file));
+  const columns = names.map((name) =>
+    text !== undefined && (name === IDS || name === MASK)
+      ? tokenized(name, text)
+      : deliver(name, schema, numeric, view, file),
+  );
   let offset = ROW_HEADER_BYTES;
   const stored = columns.map((column) => {
     const entry: StoredColumn = {
@@ -76,7 +87,55 @@ export function viewLayout(schema: Schema, view: ViewRequest, file: string): Vie
     stored,
     rowBytes: align(offset, 64),
     nominalBytes: columns.reduce((sum, column) => sum + column.width * 4, 0),
+    ...(text === undefined ? {} : { text }),
   };
+}
+
+/** The column that the tokenizer is for; refuses rows without room between the tokens that stand around a text. */
+function textView(schema: Schema, view: ViewRequest, { column, ...text }: TextRequest, file: string): TextView {
+  const fields = schema.fields.filter(({ kind }) => kind === "bytes");
+  const field =
+    fields.find(({ name }) => name === (column ?? "text")) ??
+    (column === undefined && fields.length === 1 ? fields[0] : undefined);
+  if (field === undefined) {
+    const found = fields.map(({ name }) => name).join(", ") || "none";
+    throw new ColumnUnknown(
+      column === undefined ? "there is no one text column to tokenize" : `text column ${column} is not in the data`,
+      { file },
+      `name it with text_column=; columns of text: ${found}`,
+    );
+  }
+  const clash = schema.fields.find(({ name }) => name === IDS || name === MASK);
+  if (clash !== undefined) {
+    throw new ColumnUnknown(
+      `the data has a column ${clash.name} of its own beside the text`,
+      { file },
+      "leave tokenizer out to train on the stored ids",
+    );
+  }
+  const ends = text.tokenizer.around[text.around];
+  if (ends === undefined) {
+    throw new TokenizerUnsupported(
+      `the tokenizer does not name the tokens that add_special_tokens=${JSON.stringify(text.around)} asks for`,
+      { file: text.tokenizer.file },
+      "put tokenizer_config.json with bos_token and eos_token beside tokenizer.json, or set add_special_tokens=False",
+    );
+  }
+  if (ends.before.length + ends.behind.length >= view.maxLength) {
+    throw new ColumnUnknown(
+      `max_length ${view.maxLength} leaves no room between the special tokens around a text`,
+      { file },
+      "raise max_length",
+    );
+  }
+  return { ...text, feature: field.name, maxLength: view.maxLength };
+}
+
+function tokenized(name: string, { feature, maxLength }: TextView): DeliveredColumn {
+  const ids = name === IDS;
+  const storage = ids ? "i32" : "length";
+  const bytes = ids ? maxLength * VALUE_BYTES.i32 : VALUE_BYTES.length;
+  return { name, feature, storage, width: maxLength, scalar: false, dtype: "int64", bytes };
 }
 
 function defaultColumns(numeric: Field[], schema: Schema, file: string): string[] {
@@ -85,7 +144,7 @@ function defaultColumns(numeric: Field[], schema: Schema, file: string): string[
     throw new ColumnUnknown(
       `no numeric feature to train on: found ${found || "no feature at all"}`,
       { file },
-      "text has to be tokenised first",
+      'text needs a tokenizer: Loader(…, tokenizer="/path/of/tokenizer.json")',
     );
   }
   const names = numeric.map((field) => field.name);
@@ -122,7 +181,7 @@ function deliver(name: string, schema: Schema, numeric: Field[], view: ViewReque
     throw new ColumnUnknown(
       `column ${name} holds text or bytes, which cannot be delivered as numbers`,
       { file },
-      "leave it out of columns, or tokenise the data first",
+      'leave it out of columns; text is delivered as ids with Loader(…, tokenizer="/path/of/tokenizer.json")',
     );
   }
   const scalar = field.minLength === 1 && field.maxLength === 1;

@@ -22,6 +22,8 @@ import type {
 } from "../formats/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import { loadKernels } from "../kernels/load.ts";
+import { TextColumn } from "./text.ts";
+import type { TextView } from "./text.ts";
 
 /** A memory in which runs will lie, one after the other; sent once. */
 export interface MemoryMessage {
@@ -33,7 +35,7 @@ export interface MemoryMessage {
 
 export type DecodeMessage =
   | MemoryMessage
-  | { type: "attach"; group: number; memory: number; columns: readonly StoredColumn[] }
+  | { type: "attach"; group: number; memory: number; columns: readonly StoredColumn[]; text: TextView | undefined }
   | { type: "detach"; group: number }
   | { type: "decode"; task: number; group: number; format: string; request: DecodeRequest; stream?: StreamRange }
   | { type: "columns"; task: number; group: number; request: ColumnsRequest; stream?: StreamRange }
@@ -71,6 +73,7 @@ interface Attached {
   columns: readonly StoredColumn[];
   /** Features that the columns are of. */
   features: readonly string[];
+  text: Promise<TextColumn> | undefined;
 }
 
 type Work = Extract<DecodeMessage, { type: "decode" | "columns" }>;
@@ -115,7 +118,10 @@ class DecodeWorker {
         const kernels = this.kernels.get(message.memory);
         if (kernels === undefined) throw new Error(`memory ${message.memory} was not sent to this thread`);
         const features = [...new Set(message.columns.map(({ feature }) => feature))];
-        this.groups.set(message.group, { kernels, columns: message.columns, features });
+        const text = message.text === undefined ? undefined : TextColumn.open(message.text);
+        // Its failure is told by each task that needs it.
+        text?.catch(() => undefined);
+        this.groups.set(message.group, { kernels, columns: message.columns, features, text });
         return;
       }
       case "detach":
@@ -175,7 +181,7 @@ class DecodeWorker {
   }
 
   private async columns(
-    { kernels, columns, features }: Attached,
+    { kernels, columns, features, text }: Attached,
     request: ColumnsRequest,
   ): Promise<{ rows: number; truncated: number; faults: BadInBlock }> {
     const format = columnFormat(request.format);
@@ -185,7 +191,9 @@ class DecodeWorker {
       ...segment,
       bytes: new Uint8Array(buffer, at, segment.length),
     }));
-    const block = await format.columns({ ...request, segments }, features);
+    const decoded = await format.columns({ ...request, segments }, features);
+    const wanted = new Uint32Array(buffer, request.rows, request.records);
+    const block = text === undefined ? decoded : (await text).tokenize(decoded, request, (i) => wanted[i] !== 0);
     const { rows, truncated, faults } = storeRows(buffer, columns, block, request);
     const bad = [...faults]
       .sort(([a], [b]) => a - b)

@@ -9,6 +9,7 @@ import { spawnThread } from "../base/threads.ts";
 import type { DecodeReport, DecodeRequest, Encoding, StoredColumn } from "../formats/types.ts";
 import type { BadInBlock, ColumnsRequest, DecodeAnswer, DecodeMessage, MemoryMessage } from "./decode-thread.ts";
 import type { GroupMemory } from "./memory.ts";
+import type { TextView } from "./text.ts";
 
 const DEPTH = 2;
 
@@ -72,8 +73,8 @@ export class Decoders {
     return this.urgent.length + this.bulk.length + this.workers.reduce((sum, thread) => sum + thread.running.size, 0);
   }
 
-  attach(group: number, memory: GroupMemory, columns: readonly StoredColumn[]): void {
-    const message: DecodeMessage = { type: "attach", group, memory: this.numberOf(memory), columns };
+  attach(group: number, memory: GroupMemory, columns: readonly StoredColumn[], text?: TextView): void {
+    const message: DecodeMessage = { type: "attach", group, memory: this.numberOf(memory), columns, text };
     this.attached.set(group, message);
     this.broadcast(message);
   }

@@ -5,12 +5,15 @@ import { pastSets } from "../dataset/past.ts";
 import { sampleIndex, sampleRule } from "../dataset/samples.ts";
 import { SchemaMerge } from "../dataset/schema.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
+import { Unsupported } from "../formats/errors.ts";
+import { formatOf } from "../formats/registry.ts";
 import type { Schema } from "../formats/types.ts";
 import type { OrderView } from "../order/types.ts";
 import type { Storage } from "../storage/types.ts";
 import { MASK, viewLayout } from "./columns.ts";
 import type { ViewLayout, ViewRequest } from "./columns.ts";
 import { ColumnUnknown } from "./errors.ts";
+import { tokenizerHash } from "./text.ts";
 
 /** Name of the one source in state and proof. */
 export const SOURCE_NAME = "data";
@@ -37,13 +40,15 @@ export async function viewsOf(
   storage: Storage,
   known: readonly { name: string; view: string }[] = [],
 ): Promise<{ views: SourceViews[]; layout: ViewLayout }> {
+  if (request.text !== undefined) refuseRows(sources);
   const layout = viewLayout(commonSchema(sources, request), request, sources.map(({ index }) => index.root).join(", "));
   const columns = layout.columns.map((column) => column.name);
   const { maxLength } = request;
+  const tokenizer = layout.text === undefined ? null : tokenizerHash(layout.text);
   const views = await Promise.all(
     sources.map(async ({ name, index }) => {
       const rule = sampleRule(index, request.sampleRule);
-      const spec = { columns, max_length: maxLength, sample_rule: rule, tokenizer: null };
+      const spec = { columns, max_length: maxLength, sample_rule: rule, tokenizer };
       const of = async (set: DatasetIndex): Promise<{ view: OrderView; index: DatasetIndex }> => {
         const samples = await sampleIndex(set, rule, maxLength, storage);
         const fingerprint = viewFingerprint(set.fingerprint, spec);
@@ -73,6 +78,17 @@ export async function viewOf(
 ): Promise<{ view: OrderView; index: DatasetIndex; layout: ViewLayout }> {
   const { views, layout } = await viewsOf([{ name: SOURCE_NAME, index }], request, storage);
   return { view: views[0]!.view, index: views[0]!.index, layout };
+}
+
+/** Formats whose kernel writes rows have no way to a tokenizer yet. */
+function refuseRows(sources: readonly NamedIndex[]): void {
+  const wrong = sources.find(({ index }) => formatOf(index.format).kind === "rows");
+  if (wrong === undefined) return;
+  throw new Unsupported(
+    `text in ${wrong.index.format}: not yet read with a tokenizer`,
+    { file: wrong.index.root },
+    "keep the text in JSON Lines or Parquet, or tokenize it before",
+  );
 }
 
 /** The fields that every source has. One that is named and missing somewhere is refused. */

@@ -17,6 +17,7 @@ import { type Kernels, TABLE_BYTES } from "../kernels/kernels.ts";
 import { createKernels } from "../kernels/load.ts";
 import type { LedgerEntry } from "../order/ledger.ts";
 import type { ViewLayout } from "./columns.ts";
+import { TextColumn } from "./text.ts";
 import { NoGoodRecord, RowTooLong } from "./errors.ts";
 import type { Ledger } from "./ledger.ts";
 import { align } from "./memory.ts";
@@ -84,6 +85,8 @@ interface Loaded {
 }
 
 export class Quarantine {
+  /** Opened with the first block that holds bad records. */
+  private text: Promise<TextColumn> | undefined;
   private readonly source: Source;
   private readonly layout: ViewLayout;
   private readonly ledger: Ledger;
@@ -237,6 +240,10 @@ export class Quarantine {
       await format.ready?.();
       const asRead = { ...place, block, segments, meta: this.source.meta(shard), checkCrc: true };
       columns = await format.columns(asRead, features);
+      if (this.layout.text !== undefined) {
+        this.text ??= TextColumn.open(this.layout.text);
+        columns = (await this.text).tokenize(columns, place, () => true);
+      }
       // All go to one row: only their faults are asked for.
       new Uint32Array(buffer, rows, records).fill(this.row);
       const { faults } = storeRows(buffer, this.layout.stored, columns, place);

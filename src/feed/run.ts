@@ -74,7 +74,7 @@ export class Run {
       if (source.format.kind === "rows")
         source.format.compilePlan(this.memory.kernels, this.memory.plan, layout.stored);
     }
-    decoders.attach(this.number, this.memory, layout.stored);
+    decoders.attach(this.number, this.memory, layout.stored, layout.text);
     this.staging = this.memory.raw.alloc(stagingBytes(parts.slot, batch));
     // The client's line of the slot is written with the slot: it must not hold what was here before.
     this.memory.bytes.fill(0, this.staging, this.staging + stagingBytes(parts.slot, batch));

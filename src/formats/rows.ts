@@ -44,12 +44,13 @@ export function storeRows(
   const cut = new Uint8Array(request.records);
   for (const [i, fault] of block.faults) if (addresses[i] !== 0) faults.set(i, fault);
   for (const column of columns) {
-    const write = writerOf(buffer, column, block.fields.get(column.feature));
+    const field = block.fields.get(column.feature);
+    const write = writerOf(buffer, column, field);
     for (let i = 0; i < request.records; i++) {
       const row = addresses[i]!;
       if (row === 0 || faults.has(i)) continue;
       const bad = write(i, row);
-      if (bad === CUT) cut[i] = 1;
+      if (bad === CUT || (bad === undefined && field?.cut?.[i] === 1)) cut[i] = 1;
       else if (bad !== undefined) faults.set(i, outOfRange(column, bad, request, i));
     }
   }

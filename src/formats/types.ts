@@ -307,6 +307,8 @@ export interface Column {
   ends: Uint32Array;
   /** One byte a record, 0: the record does not have the field (null). Absent: all have it. */
   present?: Uint8Array;
+  /** One byte a record, 1: values were cut off already. Absent: none were. */
+  cut?: Uint8Array;
   /** The kind was found in the values: see `Field.loose`. */
   loose?: boolean;
 }

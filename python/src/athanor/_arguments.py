@@ -16,9 +16,10 @@ def view_request(
     index_dir: str | os.PathLike[str] | None,
     columns: Sequence[str] | None,
     max_length: int,
-    pad_id: int,
+    pad_id: int | None,
     strict: bool,
     sample_rule: str | None = None,
+    tokenizer: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The `view` field of the hello."""
     if (source is None) == (mix is None):
@@ -29,13 +30,17 @@ def view_request(
     if not isinstance(text, str) or not text:
         raise ValueError(f"source must be a path, got {source!r}")
     at_least_one("max_length", max_length, 1 << 24)
-    if not isinstance(pad_id, int) or not -(2**31) <= pad_id < 2**31:
+    if pad_id is None and tokenizer is None:
+        pad_id = 0
+    if pad_id is not None and (not isinstance(pad_id, int) or not -(2**31) <= pad_id < 2**31):
         raise ValueError(f"pad_id must be a whole number of 32 bits, got {pad_id!r}")
     if columns is not None and (len(columns) == 0 or not all(isinstance(name, str) for name in columns)):
         raise ValueError(f"columns must name at least one feature, got {columns!r}")
     if sample_rule is not None:
         one_of("sample_rule", sample_rule, ("record", "document", "stream"))
-    rule = {} if sample_rule is None else {"sample_rule": sample_rule}
+    rule: dict[str, Any] = {} if sample_rule is None else {"sample_rule": sample_rule}
+    if tokenizer is not None:
+        rule["tokenizer"] = tokenizer
     return {
         "source": text if mix is not None or "://" in text else os.path.abspath(text),
         "index_dir": None if index_dir is None else os.path.abspath(index_dir),

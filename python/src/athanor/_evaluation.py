@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from . import _mesh
+from ._text import text_options
 
 if TYPE_CHECKING:
     from ._loader import Loader
@@ -31,6 +32,10 @@ def _options_of(loader: Loader, source: str | os.PathLike[str], given: dict[str,
         raise ValueError("batch_size must be given alone, an evaluation has no optimizer batch")
     request = loader._request
     options: dict[str, Any] = {name: request.view[name] for name in _VIEW if name in request.view}
+    asked = request.view.get("tokenizer")
+    if asked is not None:
+        options |= text_options(asked)
+    options |= loader._padding.options
     if request.view["index_dir"] is not None and os.path.abspath(source) == request.view["source"]:
         options["index_dir"] = request.view["index_dir"]
     options = {

@@ -24,6 +24,7 @@ from ._request import Request, order_request
 from ._session import AnySession, session_for
 from ._slices import SPLITS, Slices
 from ._steps import Steps
+from ._text import Padding, tokenizer_request
 
 Batch = dict[str, Any]
 
@@ -50,7 +51,8 @@ class Loader:
         rampup_batch_size: Megatron's (start, increment, samples) of a ramp up to global_batch_size.
         max_length: values of a feature in a row; longer ones are cut and counted, shorter ones padded. Default 512.
         columns: features to deliver. Default: all numeric ones, and `attention_mask`.
-        pad_id: value of padding. Default 0.
+        pad_id: value of padding. Default 0; with a tokenizer its padding token.
+        tokenizer: path of a tokenizer.json or model folder: makes ids of text. docs/guides/text.md has the next seven.
         shuffle: "window" (default), "global" (small random reads) or "none".
         shuffle_memory: bytes of all shuffle windows of the job together. Default 1 GiB. Part of the order.
         lanes, window: override the order's own choice; leave them alone unless `athanor plan` says otherwise.
@@ -97,7 +99,14 @@ class Loader:
         rampup_batch_size: Sequence[int] | None = None,
         max_length: int = 512,
         columns: Sequence[str] | None = None,
-        pad_id: int = 0,
+        pad_id: int | None = None,
+        tokenizer: str | os.PathLike[str] | None = None,
+        text_column: str | None = None,
+        truncation_side: str = "right",
+        add_special_tokens: bool | str = True,
+        parse_special: bool = False,
+        padding: str = "max_length",
+        pad_to_multiple_of: int | None = None,
         shuffle: str = "window",
         shuffle_memory: int = GIB,
         lanes: int | None = None,
@@ -157,6 +166,8 @@ class Loader:
             sizes, mix is not None, seed, shuffle, shuffle_memory, lanes, window, unit, last, drop_last
         )
         mixed = None if mix is None else mix_of(mix)
+        text = tokenizer_request(tokenizer, mode, text_column, truncation_side, add_special_tokens, parse_special)
+        self._padding = Padding(padding, pad_to_multiple_of, max_length, place.cp_size)
         self.rank = ranks.rank
         self.world_size = ranks.world
         self.batch_size = sizes.batch_size
@@ -178,7 +189,9 @@ class Loader:
             job=_rundir.job_id({"ATHANOR_JOB_ID": job} if job else None),
             agent=mode,
             mode="stream",
-            view=_arguments.view_request(source, mixed, index_dir, columns, max_length, pad_id, strict, sample_rule),
+            view=_arguments.view_request(
+                source, mixed, index_dir, columns, max_length, pad_id, strict, sample_rule, text
+            ),
             mix=None if mixed is None else mixed.request(max_length),
             order=order,
             batch_size=sizes.batch_size,

@@ -27,6 +27,7 @@ from ._quarantine import quarantine_request
 from ._request import Request
 from ._session import AnySession, session_for
 from ._slices import Slices
+from ._text import tokenizer_request
 from ._turns import MAX_WORKERS, Turn, Turns
 
 __all__ = ["AthanorDataset", "DeepSeekDataset", "Loader", "for_trainer", "state_of"]
@@ -222,8 +223,13 @@ class DeepSeekDataset(Dataset[Batch]):
         timeout: float = 540.0,
         agent: str | None = None,
     ) -> None:
-        """`tokenizer`: only its `pad_token_id` is used, where `pad_id` is not given; else padding is 0."""
-        if pad_id is None:
+        """`tokenizer`: a path makes ids of text, as for Loader. Of a tokenizer object only its `pad_token_id` is used,
+        where `pad_id` is not given; else padding is 0."""
+        text = None
+        mode = _arguments.agent_mode(agent)
+        if isinstance(tokenizer, (str, os.PathLike)):
+            text = tokenizer_request(tokenizer, mode, None, "right", True, False)
+        elif pad_id is None:
             given = getattr(tokenizer, "pad_token_id", None)
             pad_id = given if isinstance(given, int) else 0
         ranks = _ranks.resolve()
@@ -232,9 +238,11 @@ class DeepSeekDataset(Dataset[Batch]):
             here=(ranks.rank,),
             builds=ranks.rank == ranks.local_rank,
             job=_rundir.job_id({"ATHANOR_JOB_ID": job} if job else None),
-            agent=_arguments.agent_mode(agent),
+            agent=mode,
             mode="random",
-            view=_arguments.view_request(data_dir, None, index_dir, columns, max_length, pad_id, strict),
+            view=_arguments.view_request(
+                data_dir, None, index_dir, columns, max_length, pad_id, strict, tokenizer=text
+            ),
             order={
                 "seed": "0",
                 "shuffle": "none",

@@ -1,0 +1,91 @@
+"""Text on the fly: the tokenizer that the agent is to use, and padding to the longest row of a batch."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from . import _arguments
+
+_AROUND = {True: "template", False: "none", "bos": "bos", "eos": "eos", "both": "both"}
+_CUT = ("input_ids", "attention_mask")
+
+
+def tokenizer_request(
+    tokenizer: Any,
+    mode: str,
+    text_column: str | None,
+    truncation_side: str,
+    add_special_tokens: bool | str,
+    parse_special: bool,
+) -> dict[str, Any] | None:
+    """The `tokenizer` field of the hello's view."""
+    _arguments.one_of("truncation_side", truncation_side, ("right", "left"))
+    _arguments.flags(parse_special=parse_special)
+    if not isinstance(add_special_tokens, (bool, str)) or add_special_tokens not in _AROUND:
+        raise ValueError(
+            f"add_special_tokens must be one of True, False, 'bos', 'eos', 'both', got {add_special_tokens!r}"
+        )
+    if tokenizer is None:
+        if text_column is not None or truncation_side != "right" or add_special_tokens is not True or parse_special:
+            raise ValueError(
+                "tokenizer must be given with text_column, truncation_side, add_special_tokens or parse_special, "
+                "got none"
+            )
+        return None
+    if mode == "none":
+        raise ValueError(
+            f'tokenizer must be left out with agent="none", where only token ids are read, got {tokenizer!r}'
+        )
+    if not isinstance(tokenizer, (str, os.PathLike)):
+        raise ValueError(
+            "tokenizer must be the path of a tokenizer.json or of a local model folder (save_pretrained writes one), "
+            f"got {type(tokenizer).__name__}"
+        )
+    return {
+        "path": os.path.abspath(tokenizer),
+        "text_column": text_column,
+        "truncation_side": truncation_side,
+        "special_tokens": _AROUND[add_special_tokens],
+        "parse_special": parse_special,
+    }
+
+
+def text_options(request: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a loader that make this request."""
+    around = {value: key for key, value in _AROUND.items()}
+    return {
+        "tokenizer": request["path"],
+        "text_column": request["text_column"],
+        "truncation_side": request["truncation_side"],
+        "add_special_tokens": around[request["special_tokens"]],
+        "parse_special": request["parse_special"],
+    }
+
+
+class Padding:
+    """How wide the batches of a loader are: `max_length`, or as wide as the longest row needs."""
+
+    def __init__(self, padding: str, pad_to_multiple_of: int | None, max_length: int, cp_size: int) -> None:
+        _arguments.one_of("padding", padding, ("max_length", "longest"))
+        if pad_to_multiple_of is not None:
+            _arguments.at_least_one("pad_to_multiple_of", pad_to_multiple_of)
+            if padding != "longest":
+                raise ValueError('padding must be "longest" with pad_to_multiple_of, got "max_length"')
+        if padding == "longest" and cp_size > 1:
+            raise ValueError('padding must be "max_length" with context parallelism, got "longest"')
+        self.options = {"padding": padding, "pad_to_multiple_of": pad_to_multiple_of}
+        self._longest = padding == "longest"
+        self._multiple = pad_to_multiple_of or 1
+        self._max_length = max_length
+
+    def cut(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """`input_ids` and `attention_mask` as views of what they were, without columns that hold padding alone."""
+        mask = batch.get("attention_mask")
+        if not self._longest or mask is None:
+            return batch
+        longest = int(np.asarray(mask).sum(axis=1).max())
+        width = min(self._max_length, max(1, -(-longest // self._multiple)) * self._multiple)
+        return {name: value[:, :width] if name in _CUT else value for name, value in batch.items()}
