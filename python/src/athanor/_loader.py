@@ -47,39 +47,37 @@ class Loader:
         mix: several sources with weights, by phase: path of a data-mix file (YAML or JSON), or the same as a dict.
         batch_size, global_batch_size, grad_accum: rows of one batch; samples of one optimizer step over all ranks;
             batches a rank gives for it. Two fix the third; `batch_size` alone means grad_accum 1. global_batch_size may
-            be a ramp: [(0, 256), (2_000_000, 1024)] has steps of 1024 from the two millionth sample on.
+            be a ramp: [(0, 256), (2_000_000, 1024)].
         rampup_batch_size: Megatron's (start, increment, samples) of a ramp up to global_batch_size.
-        max_length: values of a feature in a row; longer ones are cut and counted, shorter ones padded. Default 512.
+        max_length: values of a feature in a row; longer ones are cut, shorter ones padded. Default 512.
         columns: features to deliver. Default: all numeric ones, and `attention_mask`.
         pad_id: value of padding. Default 0; with a tokenizer its padding token.
         tokenizer: path of a tokenizer.json or model folder: makes ids of text. docs/guides/text.md has the next seven.
         shuffle: "window" (default), "global" (small random reads) or "none".
-        shuffle_memory: bytes of all shuffle windows of the job together. Default 1 GiB. Part of the order.
-        lanes, window: override the order's own choice; leave them alone unless `athanor plan` says otherwise.
+        shuffle_memory: bytes of all shuffle windows of the job. Default 1 GiB. Part of the order.
+        lanes, window: override the order's own choice, if `athanor plan` says so.
         unit: "extent" (default) or "shard": what is permuted as a whole.
-        seed: one number for the whole job. Default 0.
+        seed: one for the whole job. Default 0.
         last: "carry" (default), "drop" (= drop_last=True) or "pad" (evaluation: adds the column `valid`).
-        rank, world_size, local_rank: of this process; default: torch.distributed, the launcher's environment, else one
-            process. Each is a data-parallel rank, unless one of the next three says otherwise.
+        rank, world_size, local_rank: of this process; default: torch.distributed, the launcher, else one process. Each
+            is a data-parallel rank, unless one of the next three says otherwise.
         mesh: the job's torch DeviceMesh with named dimensions (dp, or dp_replicate and dp_shard; tp, cp, pp), or
-            numbers: `{"dp": (rank, size), "tp": (rank, size), …}`. Processes with one dp rank get the same rows.
+            `{"dp": (rank, size), "tp": (rank, size), …}`. Processes with one dp rank get the same rows.
         dp_rank, dp_world_size; dp_group: instead, where only these are known.
         cp_rank, cp_size: instead of a mesh with cp: context-parallel ranks get slices of each row.
-        cp_split: "zigzag" (default: two slices of equal work under causal attention) or "contiguous".
-        deliver: False where rows are not needed (middle pipeline stages): batches are `{}`, nothing is read, all else
-            is as on the other ranks.
-        job: name of the job on this node; default from the environment (ATHANOR_JOB_ID, Slurm, torchrun …).
-        index_dir: where the index lies when the data is read-only.
+        cp_split: "zigzag" (default: equal work under causal attention) or "contiguous".
+        deliver: False where rows are not needed (middle pipeline stages): batches are `{}`, nothing is read.
+        job: name of the job on this node; default from the environment.
+        index_dir: of the index when the data is read-only.
         strict: a feature longer than max_length is an error.
-        sample_rule: how tokens become samples, for formats that give a choice (Megatron: "document" or "stream").
-            Default: the format's own.
+        sample_rule: how tokens become samples (Megatron: "document" or "stream"). Default: the format's own.
         on_corrupt: "raise" (default), or "replace": another record of the shard stands in for a bad one.
         on_io_error: the same for blocks that storage cannot read. Default "raise".
         corrupt_quota: most distinct records that may be replaced in a run, over resumes too. Default 100.
         ledger_dir: where replaced records are written down. Default: proof_dir; one of them is needed to replace.
-        proof_dir: writes `RANK-START.jsonl` there: what was handed out, as sums that `athanor state verify` recomputes.
-        transform: called with each batch after it was copied; its result is handed out.
-        timeout: seconds without a batch after which ATH_TIMEOUT is raised. Default 540, under torch's watchdog.
+        proof_dir: writes `RANK-START.jsonl` there: sums of what was handed out, for `athanor state verify`.
+        transform: called with each batch; its result is handed out.
+        timeout: seconds without a batch until ATH_TIMEOUT. Default 540, under torch's watchdog.
         agent: "auto" (start one if there is none), "external", or "none": no daemon, each rank reads for itself, in
             plain Python and slowly. Default: ATHANOR_AGENT, else "auto".
         state: what `state_dict()` returned, to go on from there.
