@@ -55,15 +55,15 @@ class Loader:
         tokenizer: path of a tokenizer.json or model folder: makes ids of text. docs/guides/text.md has the next seven.
         shuffle: "window" (default), "global" (small random reads) or "none".
         shuffle_memory: bytes of all shuffle windows of the job. Default 1 GiB. Part of the order.
-        lanes, window: override the order's own choice, if `athanor plan` says so.
-        unit: "extent" (default) or "shard": what is permuted as a whole.
+        lanes, window: override the order's own, if `athanor plan` says so.
+        unit: "extent" (default) or "shard": what is permuted.
         seed: one for the whole job. Default 0.
         last: "carry" (default), "drop" (= drop_last=True) or "pad" (evaluation: adds the column `valid`).
         rank, world_size, local_rank: of this process; default: torch.distributed, the launcher, else one process. Each
             is a data-parallel rank, unless one of the next three says otherwise.
         mesh: the job's torch DeviceMesh with named dimensions (dp, or dp_replicate and dp_shard; tp, cp, pp), or
             `{"dp": (rank, size), "tp": (rank, size), …}`. Processes with one dp rank get the same rows.
-        dp_rank, dp_world_size; dp_group: instead, where only these are known.
+        dp_rank, dp_world_size; dp_group: where only these are known.
         cp_rank, cp_size: instead of a mesh with cp: context-parallel ranks get slices of each row.
         cp_split: "zigzag" (default: equal work under causal attention) or "contiguous".
         deliver: False where rows are not needed (middle pipeline stages): batches are `{}`, nothing is read.
