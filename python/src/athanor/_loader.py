@@ -69,7 +69,7 @@ class Loader:
         deliver: False where rows are not needed (middle pipeline stages): batches are `{}`, nothing is read.
         job: name of the job on this node; default from the environment.
         index_dir: of the index when the data is read-only.
-        strict: a feature longer than max_length is an error.
+        strict: one longer than max_length is an error.
         sample_rule: how tokens become samples (Megatron: "document" or "stream"). Default: the format's own.
         on_corrupt: "raise" (default), or "replace": another record of the shard stands in for a bad one.
         on_io_error: the same for blocks that storage cannot read. Default "raise".
