@@ -57,7 +57,7 @@ class Loader:
         shuffle_memory: bytes of all shuffle windows of the job. Default 1 GiB. Part of the order.
         lanes, window: override the order's own, if `athanor plan` says so.
         unit: "extent" (default) or "shard": what is permuted.
-        seed: one for the whole job. Default 0.
+        seed: one a job. Default 0.
         last: "carry" (default), "drop" (= drop_last=True) or "pad" (evaluation: adds the column `valid`).
         rank, world_size, local_rank: of this process; default: torch.distributed, the launcher, else one process. Each
             is a data-parallel rank, unless one of the next three says otherwise.
