@@ -82,7 +82,7 @@ def mds(stem: Path, rows: Rows) -> None:
 
     def ndarray(values: list[int], kind: str) -> bytes:
         # One byte: dimensions and the width of their sizes; then the sizes; then the values.
-        return struct.pack("<BI", (1 - 1) << 2 | 2, len(values)) + np.array(values, kind).tobytes()
+        return struct.pack("<BI", 1 << 2 | 2, len(values)) + np.array(values, kind).tobytes()
 
     samples = []
     for row in rows:

@@ -26,14 +26,19 @@ export class NodeLanes {
     this.order = order;
     this.ranks = ranks;
     this.step = steps.size;
-    const { world, local } = ranks;
     const most = Math.max(...order.timeline.segments.map((segment) => segment.lanes));
     // Of steps that begin in every lane that they ever begin in. Fewer would leave lanes without room of their own.
     const turns = Math.min(most / greatestCommonDivisor(most, steps.size), MOST_TURNS);
-    for (let k = 0, start = from; k < turns; k++, start = steps.after(start)) {
-      for (const rank of local) {
-        for (const position of order.deal(start, steps.size, world, rank).positions) this.add(position);
-      }
+    for (let k = 0, start = from; k < turns; k++, start = steps.after(start)) this.look(start);
+    // The last step of an epoch that fills up is short, and dealt otherwise.
+    if (order.last === "pad") this.look(steps.start(order.begin(order.epochOf(from) + 1) - 1));
+  }
+
+  /** Adds the lanes of the step that begins at `start`. */
+  private look(start: number): void {
+    const { world, local } = this.ranks;
+    for (const rank of local) {
+      for (const position of this.order.deal(start, this.step, world, rank).positions) this.add(position);
     }
   }
 

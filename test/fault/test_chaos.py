@@ -30,6 +30,16 @@ def test_short_chaos() -> None:
     assert counts["trials"] >= 3 and counts["blows"] >= 3
 
 
+@pytest.mark.parametrize("name", ["jsonl", "parquet", "hdf5", "zarr", "mds", "webdataset", "megatron", "mixture"])
+def test_chaos_over_every_format(name: str) -> None:
+    """The same blows over data of each format, and over three of them mixed."""
+    command = [sys.executable, str(HERE / "chaos.py"), "--seed", "6", "--trials", "2", "--format", name]
+    done = subprocess.run([*command, "--no-start-limit"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = json.loads(done.stdout.splitlines()[-1])
+    assert counts["trials"] == 2 and counts["blows"] >= 2
+
+
 def test_seven_samples_on_eight_ranks_every_ten_steps() -> None:
     """An evaluation of fewer samples than ranks, again and again beside training that is being killed."""
     command = [sys.executable, str(HERE / "chaos.py"), "--seed", "5", "--trials", "4", "--seconds", "15"]

@@ -148,6 +148,34 @@ test("padded epochs: every sample once, equal steps, the rest is marked", async 
   }
 });
 
+test("padded epochs of a rank alone on its node: the lanes of the short last step have their room", async () => {
+  const small = writeShards([24, 15, 1, 0], 10);
+  const padded = {
+    seed: 1_266_293_597_618_668_813n,
+    shuffle: "window",
+    lanes: 3,
+    last: "pad",
+    globalBatch: 9,
+  } as const;
+  const rig = await Rig.open(small, padded, { batch: 3, world: 3 });
+  try {
+    const clients = [0, 1, 2].map((rank) => rig.client({ rank, localRanks: [rank] }));
+    const ids = new Map<number, number>();
+    // Eight epochs of five steps, the last of each with 4 rows for 3 ranks.
+    for (let step = 0; step < 40; step++) {
+      for (const client of clients) {
+        const batch = await client.batch(step);
+        batch.ids.forEach((id, i) => batch.valid[i] === true && ids.set(id, (ids.get(id) ?? 0) + 1));
+      }
+    }
+    assert.deepEqual(new Set(ids.values()), new Set([8]));
+    assert.equal(ids.size, 40);
+  } finally {
+    await rig.close();
+    remove(small);
+  }
+});
+
 test("a rank that seeks, and one that leaves and comes back, get exactly their rows", async () => {
   const rig = await Rig.open(folder, windows, { batch: 10, world: 2 });
   const { order } = rig;
