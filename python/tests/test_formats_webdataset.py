@@ -132,4 +132,4 @@ def test_a_loader_delivers_every_sample_in_order_and_resumes(run_dir: Path, tmp_
                     info.size = len(data)
                     tar.addfile(info, io.BytesIO(data))
                 expected.append((number, ids))
-    check_feed(tmp_path, "cls", "ids.npy", expected)
+    check_feed(tmp_path, "cls", "ids", expected)

@@ -52,6 +52,11 @@ function formOf(part: string): Form {
   return FORMS.get(part.slice(part.lastIndexOf(".") + 1)) ?? "bytes";
 }
 
+/** Column of a part that is not several: an array's is its name alone, so that it matches the column of other formats. */
+function columnOf(part: string, form: Form): string {
+  return form === "npy" && part.length > ".npy".length ? part.slice(0, -".npy".length) : part;
+}
+
 /** `bytes[0]` is byte `offset` of the shard. Throws what is wrong with the sample. */
 export function decodeSample(sample: Sample, bytes: Uint8Array, offset: number, fields: RecordFields): void {
   checkParts(sample);
@@ -59,7 +64,7 @@ export function decodeSample(sample: Sample, bytes: Uint8Array, offset: number, 
   for (const { part, from, to } of sample.parts) {
     const own = bytes.subarray(from - offset, to - offset);
     const form = formOf(part);
-    if (form !== "json" && form !== "npz" && !fields.wants(part)) continue;
+    if (form !== "json" && form !== "npz" && !fields.wants(columnOf(part, form))) continue;
     if ((form === "json" || form === "npz") && !fields.wantsSome(part)) continue;
     try {
       decodePart(form, part, own, fields);
@@ -86,7 +91,7 @@ function decodePart(form: Form, part: string, own: Uint8Array, fields: RecordFie
     case "json":
       return jsonColumns(part, parseJson(utf8(own)), fields);
     case "npy":
-      return npyColumn(part, own, fields);
+      return npyColumn(columnOf(part, form), own, fields);
     case "npz":
       for (const [name, npy] of readNpz(own.slice(), (array) => fields.wants(`${part}.${array}`))) {
         npyColumn(`${part}.${name}`, npy, fields);
@@ -157,13 +162,14 @@ function utf8(own: Uint8Array): string {
 function checkParts({ key, parts }: Sample): void {
   const names = new Set<string>();
   for (const { part } of parts) {
-    if (names.has(part)) {
+    const name = columnOf(part, formOf(part));
+    if (names.has(name)) {
       throw new RecordMalformed(
         `sample ${JSON.stringify(key)} has two members ${JSON.stringify(part)}`,
         {},
         "write each part of a sample once (names differ by more than their case)",
       );
     }
-    names.add(part);
+    names.add(name);
   }
 }

@@ -41,7 +41,7 @@ test("members become columns by the end of their names", async () => {
   const rows = (name: string): unknown[] => [0, 1, 2, 3].map((i) => rowOf(fields.get(name), i));
   const text = (value: string): number[] => [...Buffer.from(value)];
   assert.deepEqual(rows("__key__"), ["d/0", "d/1", "d/2", "d/3"].map(text));
-  assert.deepEqual(rows("ids.npy"), [[1n, 2n, 3n, 4n], [1n, -2n, 3n], [1n, 3n, 2n, 4n], []]);
+  assert.deepEqual(rows("ids"), [[1n, 2n, 3n, 4n], [1n, -2n, 3n], [1n, 3n, 2n, 4n], []]);
   assert.deepEqual(rows("json.ids"), [[1n, 9007199254740993n], null, null, null]);
   assert.deepEqual(rows("json"), [null, null, [3n, 4n], null]);
   assert.deepEqual(rows("json.w"), [[0.5], null, null, null]);
