@@ -51,9 +51,10 @@ export async function* readRecords(source: string, options: ReadOptions): AsyncG
       options.onIgnored?.(path, why);
       continue;
     }
-    const opened = await openShard(storage, root, await findShard(storage, root, path, beside.get(path)));
+    let opened: OpenedShard | undefined;
     let records = 0;
     try {
+      opened = await openShard(storage, root, await findShard(storage, root, path, beside.get(path)));
       for await (const found of recordsOf(opened, kernels, to - before)) {
         records = found.record + 1;
         if (before + found.record >= from) yield { path, ...found };
@@ -63,7 +64,7 @@ export async function* readRecords(source: string, options: ReadOptions): AsyncG
       if (!notData || paths.length === 1) throw error;
       options.onIgnored?.(path, error.what);
     } finally {
-      await opened.shard.object.close();
+      await opened?.shard.object.close();
     }
     before += records;
   }

@@ -3,7 +3,8 @@
  */
 import { basename, join } from "node:path";
 import { splitBeside } from "../formats/mds/groups.ts";
-import { detectFormat } from "../formats/registry.ts";
+import { notAnyFormat } from "../formats/describe.ts";
+import { detectFormat, formats } from "../formats/registry.ts";
 import { tfrecord } from "../formats/tfrecord/format.ts";
 import type {
   BlockTable,
@@ -32,18 +33,17 @@ export interface ScannedShard {
   table: ShardTable;
 }
 
-/** The format of a file, by its content. */
+/** The format of a file, by its content. Throws ATH_NOT_FORMAT, saying what it is. */
 async function formatOf(object: ReadableObject, name: string, beside: readonly ShardFile[]): Promise<Format> {
   const head = new Uint8Array(Math.min(HEAD_BYTES, object.size));
   await object.readInto(head, 0);
-  // A file of no format goes to this one, whose `index` refuses it and says what the file is (ATH_NOT_FORMAT).
-  return (
-    detectFormat(
-      head,
-      name,
-      beside.map((file) => file.path),
-    )?.format ?? tfrecord
-  );
+  const others = beside.map((file) => file.path);
+  const found = detectFormat(head, name, others)?.format;
+  if (found !== undefined) return found;
+  // A damaged TFRecord shard: its reader says what is wrong with its first record.
+  if (/tfrecord/i.test(name)) return tfrecord;
+  const names = formats.map((format) => format.name);
+  throw notAnyFormat(head, object.uri, names);
 }
 
 /** A shard as it is found. */

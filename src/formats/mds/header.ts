@@ -5,7 +5,7 @@
  * const { samples, offsets, columns } = await readHeader(window, object, listed);
  */
 import { NotFormat, RecordTruncated, ShardInvalid, Unsupported } from "../errors.ts";
-import { describe } from "../tfrecord/detect.ts";
+import { describe } from "../describe.ts";
 import type { Ahead } from "../window.ts";
 import { parseLayout, type MdsColumn } from "./layout.ts";
 import { REBUILD, type Listed } from "./listing.ts";

@@ -7,7 +7,7 @@
 import { NotFound } from "../../storage/errors.ts";
 import type { ReadableObject } from "../../storage/types.ts";
 import { RecordTooLong } from "../errors.ts";
-import { compression } from "../tfrecord/detect.ts";
+import { compression } from "../inflate-head.ts";
 import { endsOf, FEATURE, greatest, itemBytes, placeOf, tokenColumns } from "../tokens.ts";
 import type {
   BlockColumns,

@@ -13,7 +13,8 @@ import type { Kernels } from "../../kernels/kernels.ts";
 import type { ReadableObject } from "../../storage/types.ts";
 import { NotFormat } from "../errors.ts";
 import { BLOCK_BYTES, RESTART_EVERY, type BlockTable, type Encoding, type ShardContent } from "../types.ts";
-import { describe, detect } from "./detect.ts";
+import { describe } from "../describe.ts";
+import { detect } from "./detect.ts";
 import { FrameReader, returnWorkspace, takeWorkspace, type Batch, type Workspace } from "./frames.ts";
 import { FeatureTable } from "./schema.ts";
 
@@ -65,10 +66,16 @@ export async function encodingOf(object: ReadableObject): Promise<Encoding> {
   const detection = detect(head.subarray(0, found));
   if (detection !== undefined) return detection.encoding;
   throw new NotFormat(
-    `not TFRecord: ${describe(head.subarray(0, found))}`,
+    `not TFRecord: ${why(head.subarray(0, found))}`,
     { file: object.uri, record: 0, byteOffset: 0 },
     "give a folder or glob that holds TFRecord shards only",
   );
+}
+
+function why(head: Uint8Array): string {
+  if (head.length < 12) return `the file has ${head.length} bytes, a record takes 16 at least`;
+  const what = describe(head);
+  return what.startsWith("the file begins") ? `length CRC wrong at byte 0 and ${what}` : what;
 }
 
 class BlockBuilder {

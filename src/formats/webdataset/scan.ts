@@ -11,7 +11,7 @@ import { AthanorError } from "../../base/errors.ts";
 import { NotFormat, RecordMalformed, RecordTruncated } from "../errors.ts";
 import { FramedBlocks } from "../framed.ts";
 import { FieldKinds, RecordFields } from "../record-fields.ts";
-import { describe } from "../tfrecord/detect.ts";
+import { describe } from "../describe.ts";
 import type { BlockColumns, IndexOptions, RawBlock, ScanEnd, ScannedBlock, ShardFiles, ValueKind } from "../types.ts";
 import { Window } from "../window.ts";
 import { encodingOf } from "./detect.ts";

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateSync, gzipSync } from "node:zlib";
 import { detectFormat, formatOf } from "../../../src/formats/registry.ts";
-import { describe, detect } from "../../../src/formats/tfrecord/detect.ts";
+import { describe, notAnyFormat } from "../../../src/formats/describe.ts";
+import { detect } from "../../../src/formats/tfrecord/detect.ts";
 import { example, frame } from "../../kernels/examples.ts";
 
 const text = (s: string): Uint8Array => new Uint8Array(Buffer.from(s, "latin1"));
@@ -36,7 +37,9 @@ const others: [string, Uint8Array, RegExp][] = [
   ["HDF5", text("\x89HDF\r\n\x1a\n\0\0\0\0\0\0"), /begins as HDF5/],
   ["tar", text(`${"a".padEnd(257, "\0")}ustar\0`), /begins as a tar archive/],
   ["noise", Uint8Array.from({ length: 64 }, (_, i) => i * 37), /no format that we know/],
-  ["short", text("abc\0"), /has 4 bytes/],
+  ["zeros", new Uint8Array(600), /begins with zeros/],
+  ["image", text("\x89PNG\r\n\x1a\n0000"), /begins as a PNG image/],
+  ["pickle", text("\x80\x04\x95\x0c\0\0\0\0\0\0\0}"), /begins as a Python pickle/],
   ["gzip of JSON", gzipSync('{"a": 1, "text": "something"}'), /gzip of something else: its content begins as JSON/],
   [
     "damaged gzip",
@@ -50,3 +53,9 @@ for (const [name, head, words] of others) {
     assert.match(describe(head), words);
   });
 }
+
+test("a file of no format: what it is, and what its name says", () => {
+  const error = notAnyFormat(text("\x89PNG\r\n"), "/d/a.parquet", ["tfrecord", "parquet"]);
+  assert.equal(error.code, "ATH_NOT_FORMAT");
+  assert.match(error.message, /\(tfrecord, parquet\): the file begins as a PNG image, though its name says Parquet/);
+});
