@@ -135,8 +135,8 @@ test("an index of damaged bytes: each bad piece is one record, told of once, and
       const bytes = damaged(frames, damages);
       const bad: AthanorError[] = [];
       const object = memoryObject("/d/a", bytes);
-      // A shard whose first length is damaged is of no format that we know.
-      if (damages.some((d) => d.record % count === 0 && d.kind.startsWith("length"))) {
+      // A shard whose first length is damaged is of no format that we know. Two damages of one byte may undo each other.
+      if (Buffer.compare(bytes.subarray(0, 12), frames[0]!.subarray(0, 12)) !== 0) {
         assert.equal(
           (await failure(() => index(object, wasm, undefined, (fault) => bad.push(fault)))).code,
           "ATH_NOT_FORMAT",
