@@ -1,6 +1,6 @@
 /**
  * Reader: layout and rows of HDF5 files, from a thread of its own that this one waits for (`thread.ts`). Where the library goes
- * in circles over damaged metadata that thread is ended and what was asked for is bad.
+ * in circles over damaged metadata that thread is ended and the file is refused, now and (of the same version) later.
  *
  * @example
  * const { rows, fields } = await layoutAt("/d/a.h5");
@@ -9,15 +9,13 @@
 import type { Worker } from "node:worker_threads";
 import { AthanorError } from "../../base/errors.ts";
 import { spawnThread } from "../../base/threads.ts";
-import { RecordMalformed, ShardInvalid } from "../errors.ts";
+import { ShardInvalid } from "../errors.ts";
 import type { BlockColumns } from "../types.ts";
 import type { Hdf5Layout } from "./layout.ts";
 import { PULSE_BYTES, PulseWatch } from "./pulse.ts";
 import type { Hdf5Answer, Hdf5Request } from "./thread.ts";
 
 const WATCH_MS = 100;
-/** How often the library may go in circles over one version of a file until nothing more is asked of it. */
-const MAX_CIRCLES = 2;
 const MAX_KNOWN = 1024;
 
 class Circling extends Error {}
@@ -31,8 +29,8 @@ let running: Promise<Running> | undefined;
 /** The library, for the next thread. */
 let compiled: WebAssembly.Module | undefined;
 let tail: Promise<unknown> = Promise.resolve();
-/** By path and version. */
-const circles = new Map<string, number>();
+/** Files that lead the library in circles, by path and version. */
+const circles = new Set<string>();
 
 /** Starts the thread, which compiles the library. */
 export async function startReader(): Promise<void> {
@@ -40,34 +38,20 @@ export async function startReader(): Promise<void> {
 }
 
 export async function layoutAt(path: string): Promise<Hdf5Layout> {
-  try {
-    const answer = await inTurn(() => askFile({ type: "layout", path }));
-    if (answer.type === "layout") return answer.layout;
-  } catch (error) {
-    if (!(error instanceof Circling)) throw error;
-    throw new ShardInvalid("HDF5 metadata leads in circles", { file: path }, "the file is damaged: write it again");
-  }
+  const answer = await inTurn(() => askFile({ type: "layout", path }));
+  if (answer.type === "layout") return answer.layout;
   throw new Error("unexpected answer of the HDF5 thread");
 }
 
 /** Rows [from, to) of those fields that the file has. */
 export async function rowsAt(path: string, names: readonly string[], from: number, to: number): Promise<BlockColumns> {
   const found: BlockColumns = { fields: new Map(), faults: new Map() };
-  const bad = (row: number, fault: AthanorError): void => {
-    if (!found.faults.has(row)) found.faults.set(row, fault);
-  };
   for (const name of names) {
-    try {
-      const answer = await inTurn(() => askFile({ type: "column", path, name, from, to }));
-      if (answer.type !== "column" || answer.column === undefined) continue;
-      found.fields.set(name, answer.column);
-      for (const [row, fault] of answer.faults) bad(row, AthanorError.fromRecord(fault));
-    } catch (error) {
-      if (!(error instanceof Circling)) throw error;
-      const what = `dataset /${name}, rows ${from} to ${to - 1} cannot be read: HDF5 metadata leads in circles`;
-      for (let row = from; row < to; row++) {
-        bad(row - from, new RecordMalformed(what, { file: path, record: row }, "the shard is damaged: copy it again"));
-      }
+    const answer = await inTurn(() => askFile({ type: "column", path, name, from, to }));
+    if (answer.type !== "column" || answer.column === undefined) continue;
+    found.fields.set(name, answer.column);
+    for (const [row, fault] of answer.faults) {
+      if (!found.faults.has(row)) found.faults.set(row, AthanorError.fromRecord(fault));
     }
   }
   return found;
@@ -79,20 +63,24 @@ function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
   return turn;
 }
 
-/** Throws what the library says as AthanorError, or Circling. */
+/** Throws what the library says as AthanorError. */
 async function askFile(request: Hdf5Request & { path: string }): Promise<Hdf5Answer> {
-  const known = await ask({ type: "version", path: request.path });
-  const key = `${request.path} ${known.type === "version" ? known.version : ""}`;
-  const before = circles.get(key) ?? 0;
-  if (before >= MAX_CIRCLES) throw new Circling();
+  const { path } = request;
+  const known = await ask({ type: "version", path });
+  const key = `${path} ${known.type === "version" ? known.version : ""}`;
   try {
+    if (circles.has(key)) throw new Circling();
     return await ask(request);
   } catch (error) {
-    if (error instanceof Circling) {
-      if (circles.size >= MAX_KNOWN) circles.clear();
-      circles.set(key, before + 1);
-    }
-    throw error;
+    if (!(error instanceof Circling)) throw error;
+    if (circles.size >= MAX_KNOWN) circles.clear();
+    circles.add(key);
+    const of = request.type === "column" ? ` of dataset /${request.name}` : "";
+    throw new ShardInvalid(
+      `HDF5 metadata${of} leads in circles`,
+      request.type === "column" ? { file: path, record: request.from } : { file: path },
+      "the file is damaged: write it again",
+    );
   }
 }
 
