@@ -314,4 +314,4 @@ def test_map_style_is_file_order(data: dict[str, str]) -> None:
 def test_text_only_says_to_tokenise(data: dict[str, str]) -> None:
     with Loader(data["66"], batch_size=4, columns=["text"]) as loader, pytest.raises(athanor.AthanorError) as caught:
         next(iter(loader))
-    assert caught.value.code == "ATH_COLUMN_UNKNOWN" and "tokenise the data" in str(caught.value)
+    assert caught.value.code == "ATH_COLUMN_UNKNOWN" and "tokenizer=" in str(caught.value)
