@@ -7,6 +7,7 @@ import type { EarlyRows } from "./early.ts";
 import type { Intake, RowSink } from "./intake.ts";
 import type { GroupMemory } from "./memory.ts";
 import type { RecordRun, Source } from "./source.ts";
+import { spanOf } from "./spans.ts";
 import { ROW_COMING, ROW_FIRST, ROW_SCHEDULED } from "./supply.ts";
 import type { Strand, Supply } from "./supply.ts";
 import type { SourceOrder } from "../order/source-order.ts";
@@ -101,10 +102,12 @@ export class HeldSupply implements Supply, Strand {
 
   /** What one read brings. */
   private nextRuns(table: BlockTable): RecordRun[] {
+    const { source } = this.parts;
     let bytes = 0;
-    const end = this.planned.findIndex((run) => {
+    const end = this.planned.findIndex(({ shard, block, from, to }) => {
       if (bytes >= READ_BYTES) return true;
-      bytes += table.segmentLength[table.segmentStart[run.block] as number] as number;
+      // The table of its rows lies beside it: all there is of a block that its format reads itself.
+      bytes += spanOf(table, block, from, to, source.wants(shard)).length + 4 * (to - from);
       return false;
     });
     return end < 0 ? [...this.planned] : this.planned.slice(0, end);

@@ -97,6 +97,8 @@ export class Intake {
     const raw = this.memory.raw.alloc(need);
     if (raw === 0) {
       if (need <= this.memory.raw.size / 2) return undefined;
+      // Blocks can share segments, which each of them reads: a few are more than all the bytes of a small set.
+      if (runs.length > 1 && stream === undefined) return this.during(this.loadSingly(table, runs, urgent, sink));
       throw new MemoryBudget(
         `a read of ${formatSize(need)} does not fit the ${formatSize(this.memory.raw.size)} for reads`,
         { file: this.source.path((runs[0] as RecordRun).shard) },
@@ -108,6 +110,19 @@ export class Intake {
         ? this.readAndDecode(placed, raw, urgent, sink)
         : this.inflateAndDecode(placed, raw, urgent, sink, stream);
     return this.during(work.finally(() => this.memory.raw.release(raw)));
+  }
+
+  private async loadSingly(
+    table: BlockTable,
+    runs: readonly RecordRun[],
+    urgent: boolean,
+    sink: RowSink,
+  ): Promise<void> {
+    for (const run of runs) {
+      let load = this.load(table, [run], urgent, sink);
+      for (; load === undefined; load = this.load(table, [run], urgent, sink)) await this.memory.raw.room();
+      await load;
+    }
   }
 
   /** Counts work that uses the run's memory: it is not given to another run before that is over. */

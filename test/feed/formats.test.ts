@@ -1,0 +1,103 @@
+// What column formats ask of the feed that TFRecord never did: blocks of several segments, and segments that blocks share.
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { gzipSync } from "node:zlib";
+import type { OrderOptions } from "../../src/order/types.ts";
+import { Rig, remove } from "./rig.ts";
+
+interface ZarrArray {
+  name: string;
+  type: "<i4" | "<i8";
+  /** Values a row; undefined: scalars. */
+  width?: number;
+  chunkRows: number;
+  /** Level of gzip: 0 is as large as it is. Undefined: stored plain. */
+  gzip?: number;
+}
+
+/** A Zarr folder of version 2 in a folder of its own; record n has id n, and n in every other value. */
+function writeZarr(rows: number, arrays: readonly ZarrArray[]): string {
+  const folder = mkdtempSync(join(tmpdir(), "athanor-feed-zarr-"));
+  const group = join(folder, "a.zarr");
+  mkdirSync(group);
+  writeFileSync(join(group, ".zgroup"), JSON.stringify({ zarr_format: 2 }));
+  for (const { name, type, width, chunkRows, gzip } of arrays) {
+    mkdirSync(join(group, name));
+    const rest = width === undefined ? [] : [width];
+    const meta = {
+      zarr_format: 2,
+      shape: [rows, ...rest],
+      chunks: [chunkRows, ...rest],
+      dtype: type,
+      compressor: gzip === undefined ? null : { id: "gzip", level: gzip },
+      fill_value: 0,
+      order: "C",
+      filters: null,
+    };
+    writeFileSync(join(group, name, ".zarray"), JSON.stringify(meta));
+    for (let chunk = 0; chunk * chunkRows < rows; chunk++) {
+      const count = chunkRows * (width ?? 1);
+      const valueOf = (i: number): number => chunk * chunkRows + Math.floor(i / (width ?? 1));
+      const values =
+        type === "<i4"
+          ? Int32Array.from({ length: count }, (_, i) => valueOf(i))
+          : BigInt64Array.from({ length: count }, (_, i) => BigInt(valueOf(i)));
+      const bytes = new Uint8Array(values.buffer);
+      const file = join(group, name, rest.length === 0 ? `${chunk}` : `${chunk}.0`);
+      writeFileSync(file, gzip === undefined ? bytes : gzipSync(bytes, { level: gzip }));
+    }
+  }
+  return folder;
+}
+
+/** Ids of one epoch on one rank, each batch checked against the order. */
+async function readEpoch(folder: string, options: OrderOptions, batch: number): Promise<number[]> {
+  const rig = await Rig.open(folder, options, { batch, world: 1 });
+  try {
+    const client = rig.client({ rank: 0 });
+    const ids: number[] = [];
+    for (let step = 0; step < Math.ceil(rig.order.sources[0]!.samples / batch); step++) {
+      const { ids: own, valid } = await client.batch(step, 120_000);
+      ids.push(...own.filter((_, i) => valid[i] !== false));
+    }
+    return ids;
+  } finally {
+    await rig.close();
+  }
+}
+
+test("a set held in memory whose blocks begin with a small segment: one read does not take the whole shard", async () => {
+  const rows = 12 * 1024;
+  const folder = writeZarr(rows, [
+    { name: "id", type: "<i4", chunkRows: 1024 },
+    { name: "input_ids", type: "<i4", width: 1024, chunkRows: 1024 },
+  ]);
+  try {
+    const ids = await readEpoch(folder, { seed: 5n, globalBatch: 64 }, 64);
+    assert.deepEqual(
+      ids.sort((a, b) => a - b),
+      Array.from({ length: rows }, (_, i) => i),
+    );
+  } finally {
+    remove(folder);
+  }
+});
+
+test("an evaluation over blocks that share a chunk: reads of several of them are larger than the shard", async () => {
+  const rows = 4 * 65536;
+  const folder = writeZarr(rows, [
+    { name: "id", type: "<i8", chunkRows: rows, gzip: 0 },
+    { name: "input_ids", type: "<i4", width: 2, chunkRows: 65536, gzip: 9 },
+  ]);
+  try {
+    for (const shuffle of ["none", "window"] as const) {
+      const ids = await readEpoch(folder, { seed: 5n, globalBatch: 4096, shuffle, last: "pad" }, 4096);
+      assert.equal(new Set(ids).size, rows);
+    }
+  } finally {
+    remove(folder);
+  }
+});
