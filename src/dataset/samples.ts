@@ -90,6 +90,8 @@ class TokenCut implements SampleCut {
   private readonly storage: Storage;
   private readonly tables = new Map<number, Promise<StoredTable>>();
   private readonly blocks = new Map<string, Promise<BlockSamples>>();
+  /** Samples of those of `blocks` that have come. */
+  private readonly lengths = new Map<string, number>();
   private kept = 0;
 
   constructor(index: DatasetIndex, format: TokenFormat, rule: SampleRule, length: number, storage: Storage) {
@@ -123,7 +125,7 @@ class TokenCut implements SampleCut {
     const samples = this.samplesOf(shard, block);
     this.blocks.set(key, samples);
     samples.then(
-      ({ length }) => this.keep(length.length),
+      ({ length }) => this.keep(key, length.length),
       () => this.blocks.delete(key),
     );
     return samples;
@@ -141,13 +143,15 @@ class TokenCut implements SampleCut {
     return documents.first + (behind < 0 ? documents.borders.length : behind) - 1;
   }
 
-  /** Forgets the blocks asked for first. */
-  private keep(samples: number): void {
+  /** Forgets the blocks that came first. */
+  private keep(key: string, samples: number): void {
+    this.lengths.set(key, samples);
     this.kept += samples;
-    for (const [key, block] of this.blocks) {
-      if (this.kept <= KEPT_SAMPLES || this.blocks.size <= 1) return;
-      this.blocks.delete(key);
-      void block.then(({ length }) => (this.kept -= length.length));
+    for (const [first, length] of this.lengths) {
+      if (this.kept <= KEPT_SAMPLES || first === key) return;
+      this.lengths.delete(first);
+      this.blocks.delete(first);
+      this.kept -= length;
     }
   }
 
