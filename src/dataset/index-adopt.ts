@@ -44,6 +44,7 @@ export async function adoptIndex(
   const kernels = createKernels(0);
   const shards: ShardRow[] = [];
   let adopted = 0;
+  if (format.kind === "columns") await format.ready?.();
   for (const [number, row] of index.shards.entries()) {
     const found = await findShard(storage, root, row.path, beside.get(row.path));
     const stored = await index.shardTable(number);
@@ -68,12 +69,10 @@ export async function adoptIndex(
     progress?.(number + 1, index.shards.length, row.path);
   }
   if (adopted > 0) {
-    const { format, fingerprint, totals, schema, ignored, missing } = index;
+    const { format, fingerprint, totals, schema, ignored, past, missing } = index;
     await writer.prepare();
-    await writer.publish(
-      { version: INDEX_VERSION, format, fingerprint, totals, schema, ignored, ...(missing && { missing }) },
-      shards,
-    );
+    const others = { ...(past.length > 0 && { past }), ...(missing && { missing }) };
+    await writer.publish({ version: INDEX_VERSION, format, fingerprint, totals, schema, ignored, ...others }, shards);
   }
   return { index: { ...index, shards, shardTable: (shard) => index.shardTable(shard) }, adopted };
 }
@@ -138,8 +137,11 @@ async function checkBlock(
     const file = table.segmentFile[s]!;
     const bytes = new Uint8Array(table.segmentLength[s]!);
     const object = file === 0 ? shard.object : await shard.open(filesOf(shard, files[file - 1]!));
-    await object.readInto(bytes, table.segmentOffset[s]!);
-    if (file !== 0) await object.close();
+    try {
+      await object.readInto(bytes, table.segmentOffset[s]!);
+    } finally {
+      if (file !== 0) await object.close();
+    }
     const [offset, length, field] = [table.segmentOffset[s]!, bytes.length, table.segmentField[s]!];
     segments.push({ file, offset, length, field, bytes });
   }

@@ -56,3 +56,16 @@ test("without an index there is nothing to adopt", async () => {
   put(folder, "a.tfrecord", shard(idRecords(0, 5)));
   await assert.rejects(adoptIndex(folder, { storage }), /ATH_INDEX_MISSING|no index to adopt/);
 });
+
+test("a copy forgets what the set was before shards were appended: a state over that set could not go on", async () => {
+  const original = join(top, "past-original");
+  put(original, "a.tfrecord", shard(idRecords(0, 50)));
+  const { fingerprint } = await buildIndex(original, { storage });
+  put(original, "b.tfrecord", shard(idRecords(50, 50)));
+  await buildIndex(original, { storage });
+  const copy = join(top, "past");
+  cpSync(original, copy, { recursive: true });
+  for (const file of ["a", "b"]) utimesSync(join(copy, `${file}.tfrecord`), 1e9, 1e9);
+  await adoptIndex(copy, { storage });
+  assert.deepEqual((await buildIndex(copy, { storage })).past, [{ fingerprint, added: ["b.tfrecord"] }]);
+});
