@@ -9,6 +9,7 @@ import type { BlockSamples, BlockTable, Format, ShardMeta } from "../formats/typ
 import { shardKey } from "../order/proof.ts";
 import type { ExtentTable } from "../order/types.ts";
 import { BOUNCE_BYTES, returnBounce, takeBounce } from "../storage/bounce.ts";
+import { changedError } from "../storage/errors.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import type { ObjectVersion } from "../storage/types.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
@@ -177,11 +178,12 @@ export class Source {
     this.clocks.readNs += nowNs() - start;
   }
 
-  /** Is the shard still the one of the index? For formats that read it themselves. */
+  /** Is the shard still the one of the index? For formats that read it themselves, by its path: a pooled handle would not tell. */
   async check(shard: number): Promise<void> {
     const { path, version } = this.file(shard, 0);
     this.opened.add(shard);
-    await (await this.storage.open(path, version)).close();
+    const found = await this.storage.stat(path);
+    if (found.size !== version.size || found.mtimeNs !== version.mtimeNs) throw changedError(path, found, version);
   }
 
   private file(shard: number, file: number): { path: string; version: ObjectVersion } {

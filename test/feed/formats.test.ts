@@ -1,6 +1,6 @@
 // What column formats ask of the feed that TFRecord never did: blocks of several segments, and segments that blocks share.
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, renameSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -99,5 +99,48 @@ test("an evaluation over blocks that share a chunk: reads of several of them are
     }
   } finally {
     remove(folder);
+  }
+});
+
+test("an HDF5 file that is replaced while it is open: rows of the other file", async () => {
+  const h5 = await import("h5wasm/node");
+  await h5.ready;
+  const folder = mkdtempSync(join(tmpdir(), "athanor-feed-h5-"));
+  const other = mkdtempSync(join(tmpdir(), "athanor-feed-h5-"));
+  const rows = 200;
+  const write = (path: string, first: number): void => {
+    const ids = Int32Array.from({ length: rows }, (_, i) => first + i);
+    const file = new h5.File(path, "w");
+    file.create_dataset({ name: "id", data: ids, shape: [rows] });
+    file.create_dataset({ name: "input_ids", data: new Int32Array(rows * 4), shape: [rows, 4] });
+    file.close();
+  };
+  const options = { seed: 5n, globalBatch: 20, shuffle: "none" } as const;
+  try {
+    for (const when of ["before it is read again", "between check and read"]) {
+      write(join(folder, "a.h5"), 0);
+      write(join(other, "a.h5"), 1000);
+      const replace = (): void => renameSync(join(other, "a.h5"), join(folder, "a.h5"));
+      const rig = await Rig.open(folder, options, { batch: 20, world: 1 });
+      try {
+        const check = rig.source.check.bind(rig.source);
+        if (when === "before it is read again") {
+          await check(0);
+          replace();
+        } else {
+          rig.source.check = async (shard) => {
+            await check(shard);
+            rig.source.check = check;
+            replace();
+          };
+        }
+        await assert.rejects(rig.client({ rank: 0 }).batch(0, 60_000), { code: "ATH_SHARD_CHANGED" }, when);
+      } finally {
+        await rig.close();
+      }
+    }
+  } finally {
+    remove(folder);
+    remove(other);
   }
 });

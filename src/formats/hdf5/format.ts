@@ -14,14 +14,14 @@ export const hdf5: ColumnFormat = {
   scan,
   index: (shard, options) => indexColumns(scan(shard, options), shard, options),
   ready: startReader,
-  columns({ file, firstRecord, records, meta }, fields) {
-    sameParts((meta["parts"] ?? []) as readonly Part[], file);
+  async columns({ file, firstRecord, records, meta }, fields) {
+    const parts = (meta["parts"] ?? []) as readonly Part[];
     const names = (meta["names"] ?? fields) as readonly string[];
-    return rowsAt(
-      file,
-      fields.filter((name) => names.includes(name)),
-      firstRecord,
-      firstRecord + records,
-    );
+    const wanted = fields.filter((name) => names.includes(name));
+    sameParts(parts, file);
+    const found = await rowsAt(file, wanted, firstRecord, firstRecord + records);
+    // They may have been replaced meanwhile.
+    sameParts(parts, file);
+    return found;
   },
 };
