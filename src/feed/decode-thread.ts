@@ -7,7 +7,7 @@
 import { parentPort } from "node:worker_threads";
 import type { MessagePort } from "node:worker_threads";
 import { toErrorRecord } from "../base/errors.ts";
-import type { ErrorRecord } from "../base/errors.ts";
+import type { AthanorError, ErrorRecord } from "../base/errors.ts";
 import { formatOf } from "../formats/registry.ts";
 import { storeRows } from "../formats/rows.ts";
 import { openStream, type RunningStream } from "../formats/stream.ts";
@@ -22,6 +22,7 @@ import type {
 } from "../formats/types.ts";
 import type { Kernels } from "../kernels/kernels.ts";
 import { loadKernels } from "../kernels/load.ts";
+import { blockColumns } from "./block-columns.ts";
 import { TextColumn } from "./text.ts";
 import type { TextView } from "./text.ts";
 
@@ -47,6 +48,8 @@ export interface ColumnsRequest extends Omit<RawBlock, "segments"> {
   format: string;
   /** Where the segments lie in the group's memory. */
   segments: readonly (Omit<PlacedSegment, "bytes"> & { at: number })[];
+  /** Offsets in the bytes of records 0, 64, 128 … of them; none where the block is read whole. */
+  restarts: Uint32Array;
   /** Address of u32[records]: the row of each record, 0 = not wanted. */
   rows: number;
   shardKey: bigint;
@@ -191,13 +194,19 @@ class DecodeWorker {
       ...segment,
       bytes: new Uint8Array(buffer, at, segment.length),
     }));
-    const decoded = await format.columns({ ...request, segments }, features);
+    const decoded = await blockColumns(format, { ...request, segments }, features, request.restarts);
     const wanted = new Uint32Array(buffer, request.rows, request.records);
     const block = text === undefined ? decoded : (await text).tokenize(decoded, request, (i) => wanted[i] !== 0);
     const { rows, truncated, faults } = storeRows(buffer, columns, block, request);
+    // Records of a block that cannot be decoded share their fault, which is then sent once.
+    const told = new Map<AthanorError, ErrorRecord>();
     const bad = [...faults]
       .sort(([a], [b]) => a - b)
-      .map(([record, fault]) => ({ record, error: toErrorRecord(fault) }));
+      .map(([record, fault]) => {
+        const error = told.get(fault) ?? toErrorRecord(fault);
+        told.set(fault, error);
+        return { record, error };
+      });
     return { rows, truncated, faults: bad };
   }
 

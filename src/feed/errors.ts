@@ -13,3 +13,22 @@ export const QuarantineQuota = defineError("ATH_QUARANTINE_QUOTA", 1);
 export const NoGoodRecord = defineError("ATH_NO_GOOD_RECORD", 1);
 /** The ledger of replaced records cannot be read or written. */
 export const LedgerWrite = defineError("ATH_LEDGER_WRITE", 3);
+
+const BAD_RECORD: ReadonlySet<string> = new Set([
+  "ATH_RECORD_CRC",
+  "ATH_RECORD_MALFORMED",
+  "ATH_RECORD_TRUNCATED",
+  "ATH_RECORD_TOO_LONG",
+  "ATH_FEATURE_KIND",
+  "ATH_VALUE_RANGE",
+]);
+
+/** Faults of single records. */
+export function isBadRecord(code: string): boolean {
+  return BAD_RECORD.has(code);
+}
+
+/** Faults of bytes of a block: of single records, or of what holds several of them, such as a compressed page. */
+export function isBadContent(code: string): boolean {
+  return isBadRecord(code) || code === "ATH_STREAM_CORRUPT";
+}

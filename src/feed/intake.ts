@@ -17,7 +17,7 @@ import { FLAG_CUT, FLAGS_AT } from "./quarantine.ts";
 import type { BadRecord, Quarantine } from "./quarantine.ts";
 import type { RecordRun, Source } from "./source.ts";
 import type { Piece, Span } from "./spans.ts";
-import { spanOf } from "./spans.ts";
+import { restartsOf, spanOf } from "./spans.ts";
 
 /** Bytes behind the raw bytes that a kernel may load (never use) beyond their end. */
 const SLACK = 32;
@@ -306,19 +306,22 @@ export class Intake {
 
   private async decodeColumns(
     { shard, block }: RecordRun,
-    { pieces, firstRecord, records }: Span,
+    span: Span,
     places: readonly number[],
     rows: number,
     urgent: boolean,
     stream: StreamPlace | undefined,
     samples: BlockSamples | undefined,
   ): Promise<DecodeReport & { decodeNs: number }> {
+    const { pieces, firstRecord, records } = span;
+    const table = this.source.tableNow(shard) as BlockTable;
     const request: ColumnsRequest = {
       format: this.source.format.name,
       block,
       firstRecord,
       records,
       rows,
+      restarts: samples === undefined ? restartsOf(table, block, span) : new Uint32Array(0),
       segments: pieces.map((piece, i) => ({ ...piece, at: places[i] as number })),
       shardKey: this.source.key(shard),
       checkCrc: this.options.checkCrc,
@@ -327,11 +330,15 @@ export class Intake {
       samples: samples && sliceOf(samples, firstRecord - (this.source.firstRecord(shard, block) as number), records),
     };
     const report = await this.decoders.columns(this.group, request, urgent, stream);
+    // What its format reads itself may have been replaced while the block was in the queue.
+    if (this.source.readsItself) await this.source.check(shard);
     const bad: BadRecord[] = [];
+    const faults = new Map<ErrorRecord, AthanorError>();
     for (const { record, error } of report.faults) {
-      const fault = AthanorError.fromRecord(error);
+      const fault = faults.get(error) ?? AthanorError.fromRecord(error);
+      faults.set(error, fault);
       if (samples !== undefined) throw await this.inRecord(shard, error);
-      if (this.quarantine?.takes(fault) !== true) throw fault;
+      if (this.quarantine?.takesInBlock(fault) !== true) throw fault;
       bad.push({ record: firstRecord + record, row: this.memory.words[(rows >>> 2) + record] as number, fault });
     }
     if (bad.length > 0) await this.quarantine?.replace(shard, block, bad, this.memory);

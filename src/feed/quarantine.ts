@@ -10,30 +10,24 @@
  * await quarantine.replace(shard, block, [{ record, row, fault }], memory);
  */
 import { AthanorError } from "../base/errors.ts";
+import { lastAtMost } from "../base/search.ts";
 import { storeRows } from "../formats/rows.ts";
 import { openStream } from "../formats/stream.ts";
-import type { BlockColumns, BlockSurvey, BlockTable } from "../formats/types.ts";
+import type { BlockColumns, BlockSurvey, BlockTable, Column } from "../formats/types.ts";
 import { type Kernels, TABLE_BYTES } from "../kernels/kernels.ts";
 import { createKernels } from "../kernels/load.ts";
 import type { LedgerEntry } from "../order/ledger.ts";
 import type { ViewLayout } from "./columns.ts";
+import { blockColumns } from "./block-columns.ts";
 import { TextColumn } from "./text.ts";
-import { NoGoodRecord, RowTooLong } from "./errors.ts";
+import { isBadContent, isBadRecord, NoGoodRecord, RowTooLong } from "./errors.ts";
 import type { Ledger } from "./ledger.ts";
 import { align } from "./memory.ts";
 import type { GroupMemory } from "./memory.ts";
 import type { Source } from "./source.ts";
-import { spanOf } from "./spans.ts";
+import { restartsOf, spanOf } from "./spans.ts";
 import type { Piece } from "./spans.ts";
 
-const CONTENT: ReadonlySet<string> = new Set([
-  "ATH_RECORD_CRC",
-  "ATH_RECORD_MALFORMED",
-  "ATH_RECORD_TRUNCATED",
-  "ATH_RECORD_TOO_LONG",
-  "ATH_FEATURE_KIND",
-  "ATH_VALUE_RANGE",
-]);
 const PLAN_BYTES = 64 * 1024;
 /** Bytes behind the raw ones that a kernel may load (never use). */
 const SLACK = 32;
@@ -95,6 +89,8 @@ export class Quarantine {
   private loaded: Loaded | undefined;
   /** Surveys with bad records, by shard and block; the quota bounds them. */
   private readonly surveys = new Map<string, SurveyedBlock>();
+  /** Numbers of good records. */
+  private readonly good = new WeakMap<SurveyedBlock, Uint32Array>();
   private tail: Promise<unknown> = Promise.resolve();
   private active = 0;
   private leave: NodeJS.Timeout | undefined;
@@ -108,7 +104,12 @@ export class Quarantine {
 
   /** Is it a bad record that is to be replaced? */
   takes(error: unknown): boolean {
-    return this.options.content && error instanceof AthanorError && CONTENT.has(error.code);
+    return this.options.content && error instanceof AthanorError && isBadRecord(error.code);
+  }
+
+  /** The same for records of a block of a `ColumnFormat`, which share the fault of a page that cannot be decompressed. */
+  takesInBlock(error: AthanorError): boolean {
+    return this.options.content && isBadContent(error.code);
   }
 
   /** Is it a block that cannot be read and is to be replaced? A stream cannot go on behind such a place. */
@@ -140,8 +141,9 @@ export class Quarantine {
         const instead = await this.standIn(shard, block, record - first, unreadable, fault, table);
         this.decode(instead.loaded, instead.number, row, memory);
         const replacement = { shard: path, record: instead.loaded.survey.firstRecord + instead.number };
-        // A read that failed may have begun in another block.
-        const begin = table.segmentOffset[table.segmentStart[block] as number] as number;
+        // A read that failed may have begun in another block. What a format reads itself has no segments.
+        const [from, to] = [table.segmentStart[block] as number, table.segmentStart[block + 1] as number];
+        const begin = from < to ? (table.segmentOffset[from] as number) : 0;
         const byteOffset = unreadable ? begin : (fault.where.byteOffset ?? begin);
         entries.push({ source: this.source.name, shard: path, record, byteOffset, code: fault.code, replacement });
       }
@@ -181,8 +183,12 @@ export class Quarantine {
   ): Promise<{ loaded: Loaded; number: number }> {
     if (!unreadable) {
       const good = await this.goodIn(shard, block);
-      const number = good.find((candidate) => candidate > i) ?? good.at(-1);
-      if (number !== undefined) return { loaded: await this.load(shard, block), number };
+      if (good.length > 0) {
+        const before = lastAtMost(good, good.length, i);
+        // The first one behind it, else the last one.
+        const number = (good[before] as number) > i ? good[before] : (good[before + 1] ?? good[before]);
+        return { loaded: await this.load(shard, block), number: number as number };
+      }
     }
     for (const other of neighbours(block, table.blocks)) {
       try {
@@ -201,9 +207,14 @@ export class Quarantine {
   }
 
   /** Numbers of a block's good records, rising. */
-  private async goodIn(shard: number, block: number): Promise<number[]> {
-    const { records, faults } = this.surveys.get(`${shard} ${block}`) ?? (await this.load(shard, block)).survey;
-    return Array.from({ length: records }, (_, i) => i).filter((i) => !faults.has(i));
+  private async goodIn(shard: number, block: number): Promise<Uint32Array> {
+    const survey = this.surveys.get(`${shard} ${block}`) ?? (await this.load(shard, block)).survey;
+    // A damaged chunk can make all of 65,536 records bad: each of them asks.
+    const known = this.good.get(survey);
+    if (known !== undefined) return known;
+    const good = Uint32Array.from({ length: survey.records }, (_, i) => i).filter((i) => !survey.faults.has(i));
+    this.good.set(survey, good);
+    return good;
   }
 
   /** Reads a block and finds what is bad in it. */
@@ -213,7 +224,8 @@ export class Quarantine {
     const table = await this.source.table(shard);
     const firstRecord = table.firstRecord[block] as number;
     const records = (table.firstRecord[block + 1] as number) - firstRecord;
-    const { pieces, length } = spanOf(table, block, firstRecord, firstRecord + records, this.source.wants(shard));
+    const span = spanOf(table, block, firstRecord, firstRecord + records, this.source.wants(shard));
+    const { pieces, length } = span;
     const offset = pieces[0]?.offset ?? 0;
     const rows = this.row + align(this.layout.rowBytes, 64);
     const raw = rows + align(records * 4, 64);
@@ -239,7 +251,8 @@ export class Quarantine {
       const features = [...new Set(this.layout.stored.map(({ feature }) => feature))];
       await format.ready?.();
       const asRead = { ...place, block, segments, meta: this.source.meta(shard), checkCrc: true };
-      columns = await format.columns(asRead, features);
+      columns = await blockColumns(format, asRead, features, restartsOf(table, block, span));
+      if (this.source.readsItself) await this.source.check(shard);
       if (this.layout.text !== undefined) {
         this.text ??= TextColumn.open(this.layout.text);
         columns = (await this.text).tokenize(columns, place, () => true);
@@ -323,10 +336,9 @@ export class Quarantine {
     const { format } = this.source;
     const place = { rows, shardKey: this.source.key(shard), file: this.source.path(shard) };
     if (format.kind === "columns") {
-      const addresses = new Uint32Array(kernels.memory.buffer, rows, survey.records).fill(0);
-      addresses[i] = this.row;
-      const { firstRecord, records } = survey;
-      return storeRows(kernels.memory.buffer, this.layout.stored, columns!, { ...place, firstRecord, records });
+      new Uint32Array(kernels.memory.buffer, rows, 1)[0] = this.row;
+      const request = { ...place, firstRecord: survey.firstRecord + i, records: 1 };
+      return storeRows(kernels.memory.buffer, this.layout.stored, onlyRecord(columns as BlockColumns, i), request);
     }
     new Uint32Array(kernels.memory.buffer, rows, 1)[0] = this.row;
     const begin = survey.begin[i] as number;
@@ -341,6 +353,18 @@ export class Quarantine {
       fileOffset: survey.offset + begin,
     });
   }
+}
+
+/** The columns of record `i` alone. */
+function onlyRecord({ fields }: BlockColumns, i: number): BlockColumns {
+  const one = [...fields].map(([name, column]) => {
+    const { kind, values, ends, cut } = column;
+    const [from, to] = [i === 0 ? 0 : (ends[i - 1] as number), ends[i] as number];
+    const own: Column = { kind, values: values.subarray(from, to), ends: Uint32Array.of(to - from) };
+    if (cut !== undefined) own.cut = cut.subarray(i, i + 1);
+    return [name, own] as const;
+  });
+  return { fields: new Map(one), faults: new Map() };
 }
 
 /** Blocks before, the nearest first, then those behind. */

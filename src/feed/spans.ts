@@ -20,6 +20,16 @@ export interface Span {
   records: number;
 }
 
+/** Offsets, from the first byte of a span, of its records 0, 64, 128 …; none where blocks can only be read whole. */
+export function restartsOf(table: BlockTable, block: number, { firstRecord, records }: Span): Uint32Array {
+  const from = table.restartStart[block] as number;
+  if (from === table.restartStart[block + 1]) return new Uint32Array(0);
+  const first = from + (firstRecord - (table.firstRecord[block] as number)) / RESTART_EVERY;
+  const restarts = table.restarts.slice(first, first + Math.ceil(records / RESTART_EVERY));
+  const begin = restarts[0] as number;
+  return restarts.map((restart) => restart - begin);
+}
+
 /** Block that holds record `record` of the shard. */
 export function blockOf(table: BlockTable, record: number): number {
   return lastAtMost(table.firstRecord, table.blocks, record);
