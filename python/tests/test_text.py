@@ -182,3 +182,24 @@ def test_map_style(run_dir: Path, data: str, documents: list[str]) -> None:
         expected = oracle(first[i], "deepseek")[:16]
         assert dataset[i]["input_ids"].tolist() == expected + [PAD] * (16 - len(expected))
     dataset.close()
+
+
+def test_padding_to_the_longest_cut_real_tokens_of_rows_that_are_padded_on_the_left(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "left"
+    data.mkdir()
+    lines = [{"input_ids": [0] * (5 - i) + [i + 1] * i, "attention_mask": [0] * (5 - i) + [1] * i} for i in range(4)]
+    (data / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with Loader(str(data), batch_size=4, max_length=16, shuffle="none", padding="longest") as loader:
+        batch = next(iter(loader))
+    assert batch["input_ids"].tolist() == [line["input_ids"] for line in lines]
+    assert batch["attention_mask"].tolist() == [line["attention_mask"] for line in lines]
+
+
+def test_padding_to_the_longest_of_rows_of_one_token(run_dir: Path, tmp_path: Path) -> None:
+    data = tmp_path / "one"
+    data.mkdir()
+    (data / "a.jsonl").write_text("".join(json.dumps({"input_ids": [i]}) + "\n" for i in range(4)))
+    with Loader(str(data), batch_size=4, max_length=16, shuffle="none", padding="longest") as loader:
+        assert next(iter(loader))["input_ids"].reshape(-1).tolist() == [0, 1, 2, 3]

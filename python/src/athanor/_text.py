@@ -84,8 +84,10 @@ class Padding:
     def cut(self, batch: dict[str, Any]) -> dict[str, Any]:
         """`input_ids` and `attention_mask` as views of what they were, without columns that hold padding alone."""
         mask = batch.get("attention_mask")
-        if not self._longest or mask is None:
+        if not self._longest or mask is None or mask.ndim < 2:
             return batch
-        longest = int(np.asarray(mask).sum(axis=1).max())
+        # Masks of the data may begin with zeros: what counts is where the last one stands.
+        taken = np.flatnonzero(np.asarray(mask).any(axis=0))
+        longest = int(taken[-1]) + 1 if taken.size else 0
         width = min(self._max_length, max(1, -(-longest // self._multiple)) * self._multiple)
-        return {name: value[:, :width] if name in _CUT else value for name, value in batch.items()}
+        return {name: value[:, :width] if name in _CUT and value.ndim > 1 else value for name, value in batch.items()}
