@@ -71,6 +71,25 @@ def test_a_damaged_parquet_page_ended_a_run_that_was_to_replace(tmp_path: Path, 
     assert [line["record"] for line in lines] == list(range(100, 150))
 
 
+def test_a_null_in_one_list_of_a_parquet_block_hid_the_field(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow", reason="skipped: pyarrow is not installed")
+    pq = pytest.importorskip("pyarrow.parquet")
+    data = tmp_path / "data"
+    data.mkdir()
+    lists: list[list[int | None]] = [[i, 2**40] for i in range(100)]
+    lists[40] = [1, None, 3]
+    pq.write_table(pa.table({"id": range(100), "input_ids": pa.array(lists, pa.list_(pa.int64()))}), data / "a.parquet")
+    options: dict[str, Any] = {"columns": ["id", "input_ids"], "max_length": 3}
+    with Loader(str(data), ledger_dir=tmp_path / "ledger", **{**OPTIONS, "batch_size": 100, **options}) as loader:
+        batch = next(iter(loader))
+    expected = [41 if i == 40 else i for i in range(100)]
+    assert batch["id"].reshape(-1).tolist() == expected
+    assert batch["input_ids"].tolist() == [[i, 2**40, 0] for i in expected]
+    with pytest.raises(AthanorError) as raised:
+        served(data, tmp_path / "ledger", on_corrupt="raise", **options)
+    assert (raised.value.code, raised.value.record) == ("ATH_RECORD_MALFORMED", 40)
+
+
 def test_an_hdf5_value_that_is_too_large_left_a_ledger_that_no_run_could_read(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py", reason="skipped: h5py is not installed")
     path = tmp_path / "data" / "a.h5"

@@ -12,6 +12,7 @@ import { AthanorError } from "../../base/errors.ts";
 import {
   BLOCK_BYTES,
   type BlockColumns,
+  type Column,
   type IndexOptions,
   type ScanEnd,
   type ScannedBlock,
@@ -157,6 +158,13 @@ async function nextBorder(
   }
 }
 
+/** The column as if some records did not have the field: the schema is made of the others. */
+function without(column: Column, bad: Iterable<number>, records: number): Column {
+  const present = column.present?.slice() ?? new Uint8Array(records).fill(1);
+  for (const i of bad) present[i] = 0;
+  return { ...column, present };
+}
+
 /** How many records of [row, stop) make no more text than a block may hold; 1 at least. */
 function fitting(cursors: readonly Cursor[], row: number, stop: number, most: number): number {
   let text = 0;
@@ -192,8 +200,8 @@ function cut(
     const own = pages[field.leaf]!;
     const { rows, place } = slices[field.leaf]!;
     const { column, faults } = toColumn(field, schema.leaves[field.leaf]!, rows, place);
-    // A value that no column can hold spoils this field of the block, not the records: `columns` tells of it where it is asked for.
-    if (faults.size === 0) columns.fields.set(field.name, column);
+    // A value that no column can hold is a fault of its record only where the field is asked for: `columns` tells of it.
+    columns.fields.set(field.name, faults.size === 0 ? column : without(column, faults.keys(), records));
     const { dictionary } = cursors[field.leaf]!;
     if (dictionary !== undefined && own.some(({ coded }) => coded)) segments.push({ ...dictionary, field: f + 1 });
     const first = own[0]!;
