@@ -9,7 +9,7 @@
  * const { values, next } = readDelta32(bytes, 0, count);
  */
 import { unpack } from "./hybrid.ts";
-import { type ByteList, MAX_BYTES } from "./values.ts";
+import { type ByteList, MAX_BYTES } from "./byte-list.ts";
 
 interface Delta<Values> {
   values: Values;

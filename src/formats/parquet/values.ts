@@ -7,16 +7,11 @@
  * @example
  * const values = readValues("PLAIN", leaf, bytes, at, count, dictionary);
  */
+import { type ByteList, MAX_BYTES } from "./byte-list.ts";
 import type { Encoding } from "hyparquet/src/types.js";
 import { readDelta32, readDelta64, readDeltaLengths, readDeltaPrefixes } from "./delta.ts";
 import { readHybrid } from "./hybrid.ts";
 import type { Leaf } from "./schema.ts";
-
-/** Byte arrays one behind the other; value i ends at ends[i]. */
-export interface ByteList {
-  bytes: Uint8Array;
-  ends: Uint32Array;
-}
 
 export type Dense = Int32Array | BigInt64Array | Float32Array | Float64Array | ByteList;
 
@@ -28,9 +23,6 @@ interface Stored {
 
 /** Text of a dictionary is repeated only when it is asked for: a page of 1 MiB can stand for terabytes. */
 export type Values = Dense | Stored | { dictionary: ByteList; indices: Int32Array };
-
-/** More bytes than this in one page or block are not decoded at once. */
-export const MAX_BYTES = 256 * 1024 * 1024;
 
 export function readValues(
   encoding: Encoding | undefined,
