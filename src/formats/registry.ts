@@ -4,6 +4,7 @@
  * @example
  * const found = detectFormat(head, "train_000.tfrecord"); // { format, encoding } or undefined
  */
+import { compression, inflateHead } from "./inflate-head.ts";
 import { NotFormat } from "./errors.ts";
 import { hdf5 } from "./hdf5/format.ts";
 import { jsonl } from "./jsonl/format.ts";
@@ -29,11 +30,18 @@ export function detectFormat(
   const claims = formats.find((format) => format.claims?.(name, beside) === true);
   if (claims !== undefined) return { format: claims, encoding: "plain" };
   // An empty file is a TFRecord shard of no records, unless its name says that another format was to be there.
-  for (const format of head.length === 0 ? formats.toReversed() : formats) {
+  for (const format of isEmpty(head) ? formats.toReversed() : formats) {
     const detection = format.detect(head, name);
     if (detection !== undefined) return { format, ...detection };
   }
   return undefined;
+}
+
+/** A file of no bytes, or a whole compressed stream of none. */
+function isEmpty(head: Uint8Array): boolean {
+  if (head.length === 0) return true;
+  const encoding = compression(head);
+  return encoding !== undefined && inflateHead(head, encoding, true)?.length === 0;
 }
 
 /** The format of a name that an index holds. */

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { jsonl } from "../../../src/formats/jsonl/format.ts";
+import { detectFormat } from "../../../src/formats/registry.ts";
 import type { BlockColumns, ScannedBlock } from "../../../src/formats/types.ts";
 import { createKernels } from "../../../src/kernels/load.ts";
 import { checkShard, rowOf, scanShard, shardFiles, shardOf } from "../blocks.ts";
@@ -235,4 +236,16 @@ test("names beyond 512 are left out, without growing memory", async () => {
   const lines = Array.from({ length: 600 }, (_, i) => `{"k${i}":${i},"a":1}`);
   const { blocks } = await checkShard(jsonl, shardOf("a.jsonl", text(...lines)));
   assert.equal(blocks[0]!.columns.fields.size, 512);
+});
+
+test("an empty file that was compressed is of the format of its name, as one that was not: it was TFRecord beside JSON Lines", () => {
+  for (const [name, format] of [
+    ["a.jsonl.gz", "jsonl"],
+    ["a.json.gz", "jsonl"],
+    ["a.tfrecord.gz", "tfrecord"],
+    ["a", "tfrecord"],
+  ] as const) {
+    assert.equal(detectFormat(gzipSync(""), name)?.format.name, format, name);
+    assert.equal(detectFormat(new Uint8Array(0), name.replace(".gz", ""))?.format.name, format, name);
+  }
 });
