@@ -188,3 +188,34 @@ def test_fields_that_are_no_columns_say_why(run_dir: Path, tmp_path: Path) -> No
             Loader(str(tmp_path), batch_size=1, max_length=4, columns=[column]) as loader,
         ):
             next(iter(loader))
+
+
+def test_fields_that_are_no_columns_are_told_of_unasked(
+    run_dir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"input_ids":[1],"label":1}\n{"input_ids":[2],"label":"2"}\n')
+    ran = subprocess.run([NODE, str(ATHANOR), "inspect", str(tmp_path)], capture_output=True, text=True, timeout=300)
+    assert "no column: label holds int64 values and text\n" in ran.stdout, ran.stderr
+    with caplog.at_level("WARNING", "athanor"), Loader(str(tmp_path), batch_size=1, max_length=4) as loader:
+        next(iter(loader))
+    assert "fields that are no columns: label (holds int64 values and text)" in caplog.text
+
+    (tmp_path / "a.jsonl").write_text('{"label":1}\n{"label":"2"}\n')
+    with (
+        pytest.raises(AthanorError, match="found label, which holds int64 values and text"),
+        Loader(str(tmp_path), batch_size=1, index_dir=str(tmp_path / "other")) as loader,
+    ):
+        next(iter(loader))
+
+
+def test_agent_none_names_the_format_that_it_does_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"input_ids":[1],"id":1}\n')
+    for code, made in [("ATH_NOT_FORMAT", False), ("ATH_FORMAT_UNSUPPORTED", True)]:
+        if made:
+            subprocess.run([NODE, str(ATHANOR), "index", str(tmp_path)], check=True, capture_output=True, timeout=300)
+        with (
+            pytest.raises(AthanorError, match='agent="none"') as refused,
+            Loader(str(tmp_path), batch_size=1, agent="none", rank=0, world_size=1) as loader,
+        ):
+            next(iter(loader))
+        assert refused.value.code == code

@@ -243,3 +243,16 @@ def test_documents_over_several_blocks_and_single_reads(tmp_path: Path) -> None:
             walk.close()
     read = np.concatenate(list(read_megatron(str(tmp_path / "a.bin"))))
     assert (read == tokens).all()
+
+
+def test_half_a_pair_that_is_gone_is_named_by_the_half(tmp_path: Path) -> None:
+    write_pair(tmp_path / "a", [[1, 2], [3]], "<i4")
+    athanor("index", str(tmp_path))
+    (tmp_path / "a.bin").unlink()
+    for agent in ("auto", "none"):
+        with (
+            pytest.raises(AthanorError, match=r"a\.bin: this shard of the index is gone") as refused,
+            Loader(str(tmp_path), batch_size=1, agent=agent, rank=0, world_size=1) as loader,
+        ):
+            next(iter(loader))
+        assert refused.value.code == "ATH_INDEX_STALE"

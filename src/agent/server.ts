@@ -205,6 +205,11 @@ export class Server implements House {
     const left = [...new Set(names)].filter((name) => !delivered.has(name));
     if (hello.view.columns === null && left.length > 0)
       warnings.push(`not delivered (text or bytes): ${left.join(", ")}`);
+    const unfit = sources.flatMap((source) => Object.entries(source?.source.index.schema.notColumns ?? {}));
+    // Named once each, the first ten: whoever asks for one by columns= gets its reason.
+    const told = [...new Map(unfit)].slice(0, 10).map(([name, why]) => `${name} (${why})`);
+    if (hello.view.columns === null && told.length > 0)
+      warnings.push(`fields that are no columns: ${told.join(", ")}${new Map(unfit).size > told.length ? ", …" : ""}`);
     for (const source of sources) {
       const missing = source?.source.index.missing;
       if (missing === undefined) continue;

@@ -53,6 +53,8 @@ function asJson({ index, indexed, reading, samples }: Inspection): object {
   };
 }
 
+const LEFT_SHOWN = 20;
+
 function asText({ index, indexed, reading, samples }: Inspection): string {
   const { root, format, totals, schema, fingerprint, ignored } = index;
   const lines = [
@@ -66,6 +68,12 @@ function asText({ index, indexed, reading, samples }: Inspection): string {
     "",
   ];
   if (totals.records > 0) lines.push(`mean length: ${(totals.tokens / totals.records).toFixed(1)} tokens a record`, "");
+  const left = Object.entries(schema.notColumns ?? {});
+  // An object of thousands of keys is no reason to print thousands of lines.
+  for (const [name, why] of left.slice(0, LEFT_SHOWN)) lines.push(`no column: ${shorten(name)} ${why}`);
+  if (left.length > LEFT_SHOWN)
+    lines.push(`… and ${formatNumber(left.length - LEFT_SHOWN, "field")} more that are no columns`);
+  if (left.length > 0) lines.push("");
   for (const values of samples) lines.push(shorten(valueJson(asWords(values))));
   if (samples.length > 0) lines.push("");
   lines.push(...(reading === undefined ? ["there are no records to read"] : readingLines(reading)));

@@ -31,13 +31,14 @@ export async function openIndex(source: string, place: IndexPlace): Promise<Data
   if (index === undefined) return undefined;
   const known = new Set([...index.shards, ...index.ignored].map(({ path }) => path));
   const remedy = indexCommand(source, place.indexDir);
-  const added = paths.find((path) => !known.has(path) && !isKnownNonData(path));
-  if (added !== undefined)
-    throw new IndexStale("this file is not in the index: it came later", { file: join(root, added) }, remedy);
+  // What is gone first: half a Megatron pair counts as a file that came, and says less.
   const present = new Set(paths);
   const gone = index.shards.find(({ path }) => !present.has(path));
   if (gone !== undefined)
     throw new IndexStale("this shard of the index is gone", { file: join(root, gone.path) }, remedy);
+  const added = paths.find((path) => !known.has(path) && !isKnownNonData(path));
+  if (added !== undefined)
+    throw new IndexStale("this file is not in the index: it came later", { file: join(root, added) }, remedy);
   return index;
 }
 

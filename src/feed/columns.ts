@@ -140,7 +140,11 @@ function tokenized(name: string, { feature, maxLength }: TextView): DeliveredCol
 
 function defaultColumns(numeric: Field[], schema: Schema, file: string): string[] {
   if (numeric.length === 0) {
-    const found = schema.fields.map((field) => `${field.name} (${field.kind})`).join(", ");
+    const unfit = Object.entries(schema.notColumns ?? {}).slice(0, 10);
+    const found = [
+      ...schema.fields.map((field) => `${field.name} (${field.kind})`),
+      ...unfit.map(([name, why]) => `${name}, which ${why}`),
+    ].join(", ");
     throw new ColumnUnknown(
       `no numeric feature to train on: found ${found || "no feature at all"}`,
       { file },

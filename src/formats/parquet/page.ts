@@ -83,6 +83,7 @@ export function readHead(bytes: Uint8Array, at: number, place: Place): PageHead 
   }
   const { type, compressed_page_size: bodyBytes, uncompressed_page_size: size } = header;
   const count = (number: unknown): boolean => Number.isInteger(number) && (number as number) >= 0;
+  if (bodyBytes === undefined || size === undefined) throw malformed("the page header names no size", place);
   if (!count(bodyBytes) || !count(size)) throw malformed(`a page of ${bodyBytes} bytes, ${size} decompressed`, place);
   if (size > MAX_PAGE_BYTES) throw unsupported(`a page of ${size} bytes`, place);
   const kind = type === "DICTIONARY_PAGE" ? "dictionary" : type?.startsWith("DATA_PAGE") ? "data" : "other";

@@ -8,6 +8,7 @@ import { test } from "node:test";
 import { AthanorError } from "../../../src/base/errors.ts";
 import { plainValue } from "../../../src/base/json.ts";
 import { parquet, parquetIn } from "../../../src/formats/parquet/format.ts";
+import { readHead } from "../../../src/formats/parquet/page.ts";
 import { LIMITS } from "../../../src/formats/parquet/scan.ts";
 import { detectFormat } from "../../../src/formats/registry.ts";
 import { ColumnStats } from "../../../src/formats/stats.ts";
@@ -234,4 +235,9 @@ test("the progress of a scan ends at all its bytes", async () => {
 test("damaged files are read or refused", async () => {
   const report = await hostile(TINY, hostileShards(), 300, { seed: 5 });
   assert.ok(report.read > 10 && report.refused > 100, JSON.stringify(report));
+});
+
+test("a page header without sizes says so", () => {
+  const place = { file: "a.parquet", column: "x", byteOffset: 4 };
+  assert.throws(() => readHead(new Uint8Array(8), 0, place), /the page header names no size/);
 });

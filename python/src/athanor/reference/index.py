@@ -23,6 +23,8 @@ MAGIC = b"ATHIDX01"
 ENCODINGS = ("plain", "gzip", "zlib")
 RUN_BLOCKS = 64
 RESTART_EVERY = 64
+# Formats; the agent reads more.
+READ = ("tfrecord", "npy", "megatron")
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -124,15 +126,23 @@ def stored_index(source: str, index_dir: str | None = None) -> tuple[Found, Inde
     if not os.path.exists(file):
         return found, None
     manifest, shards = read_shards(file)
+    if manifest["format"] not in READ:
+        raise AthanorError(
+            "ATH_FORMAT_UNSUPPORTED",
+            f'is {manifest["format"]}, which agent="none" does not read: it reads {", ".join(READ)}',
+            file=source,
+            remedy='leave agent="none" (or ATHANOR_AGENT=none) out: the agent reads it',
+        )
     command = f"run `athanor index {source}{'' if index_dir is None else f' --index-dir {index_dir}'}`"
     known = {shard.path for shard in shards} | {ignored["path"] for ignored in manifest["ignored"]}
     paths = [_shard_of(found.root, path) for path in found.paths]
     present = set(paths)
     added = next((path for path in paths if path not in known and not is_known_non_data(path)), None)
     gone = next((shard.path for shard in shards if shard.path not in present), None)
+    # What is gone first: half a Megatron pair counts as a file that came, and says less.
     for path, what in (
-        (added, "this file is not in the index: it came later"),
         (gone, "this shard of the index is gone"),
+        (added, "this file is not in the index: it came later"),
     ):
         if path is not None:
             raise AthanorError("ATH_INDEX_STALE", what, file=os.path.join(found.root, path), remedy=command)

@@ -59,11 +59,12 @@ def encoding_of(file: DataFile) -> str:
             return encoding
     raise AthanorError(
         "ATH_NOT_FORMAT",
-        f"not TFRecord: the file has {file.size} bytes and begins with {head[:16]!r}",
+        f'of no format that agent="none" reads (TFRecord, .npy, Megatron): the file has {file.size} bytes and begins '
+        f"with {head[:16]!r}",
         file=file.path,
         record=0,
         byte_offset=0,
-        remedy="give a folder or glob that holds TFRecord shards only",
+        remedy='leave agent="none" out for formats that the agent reads; a folder or glob must hold shards only',
     )
 
 
