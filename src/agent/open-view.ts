@@ -42,6 +42,9 @@ export interface OpenedView extends GroupView {
   position: number;
 }
 
+/** An attempt ended because all who waited for it were gone. */
+class Unwanted extends ProtocolMessage {}
+
 export class ViewOpener {
   private readonly storage: PosixStorage;
   private readonly tokenizers: Tokenizers;
@@ -133,9 +136,13 @@ export class ViewOpener {
     }
     try {
       return await opening;
+    } catch (error) {
+      // It was being given up when this one came to wait for it: a launch behind one that was killed.
+      if (!(error instanceof Unwanted) || !waiter.alive()) throw error;
+      return await this.index(source, keepBad, waiter);
     } finally {
       listeners.delete(waiter);
-      if (listeners.size === 0) this.listeners.delete(key);
+      if (listeners.size === 0 && this.listeners.get(key) === listeners) this.listeners.delete(key);
     }
   }
 
@@ -155,13 +162,13 @@ export class ViewOpener {
           // Bad records stay in the index as records; the feed names each that it replaces.
           onBad: keepBad ? () => undefined : undefined,
           progress: (done, total) => {
-            if (!alive()) throw new ProtocolMessage("nobody waits for this index any more");
+            if (!alive()) throw new Unwanted("nobody waits for this index any more");
             if (total > MAX_BUILD_BYTES) refuseBuild(source, indexDir, total);
             progress("index", done, total);
           },
         });
       }
-      if (!alive()) throw new ProtocolMessage("nobody waits for this index any more");
+      if (!alive()) throw new Unwanted("nobody waits for this index any more");
       progress("wait for index", 0, 0);
       await sleep(WAIT_MS);
     }
