@@ -26,7 +26,7 @@ test("a launch behind one that was killed while it made the index has the index 
       builds: () => true,
       // Its sessions are gone at the first look; the next launch comes right behind that, before the attempt has ended.
       alive: () => {
-        if (calls.killed++ === 0) queueMicrotask(() => (next = opener.index(source, false, other)));
+        if (calls.killed++ === 0) queueMicrotask(() => void (next = opener.index(source, false, other)));
         return false;
       },
     };
