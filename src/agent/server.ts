@@ -158,12 +158,14 @@ export class Server implements House {
   forget(session: Session): void {
     this.sessions.delete(session);
     this.byToken.delete(session.token);
-    if (this.sessions.size === 0) this.leaveAfter(this.options.graceMs);
+    // Not anew for each that only looks whether somebody is here: clients that start on this node do so every few seconds (`_sweep.py`).
+    if (this.sessions.size === 0 && this.leaving === undefined) this.leaveAfter(this.options.graceMs);
   }
 
   /** The group for a hello: an existing one that agrees in everything, or a new one. */
   async groupFor(hello: Hello, slotOf: SlotOf, progress: Progress, alive: () => boolean): Promise<Joined> {
     clearTimeout(this.leaving);
+    this.leaving = undefined;
     const key = keyOf(hello);
     if (this.rooms.get(key) === undefined && this.disagreement(hello, key) !== undefined) {
       // Sockets of a launch that was killed may close a moment after those of the next one have come.
@@ -321,6 +323,7 @@ export class Server implements House {
     clearTimeout(this.leaving);
     if (!Number.isFinite(ms)) return;
     this.leaving = setTimeout(() => {
+      this.leaving = undefined;
       if (this.sessions.size === 0) this.options.leave();
     }, ms);
   }

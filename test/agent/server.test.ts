@@ -10,6 +10,7 @@ import {
   writeSync,
   writeFileSync,
 } from "node:fs";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { layout } from "../../src/agent/layout.ts";
@@ -135,6 +136,22 @@ test("a session: view, segment, batches, release, seek, and the agent leaves whe
   line.socket.destroy();
   await agent.gone();
   assert.deepEqual(readdirSync(agent.runDir), [path], "nothing of the agent stays");
+  await agent.close();
+});
+
+test("an agent that others keep looking in on leaves all the same", async () => {
+  const agent = new AgentProcess("--grace", "2s");
+  const { line } = await opened(agent);
+  line.socket.destroy();
+  const looking = setInterval(() => {
+    const socket = connect(agent.socketPath, () => socket.destroy());
+    socket.on("error", () => undefined);
+  }, 100);
+  try {
+    await agent.gone();
+  } finally {
+    clearInterval(looking);
+  }
   await agent.close();
 });
 
