@@ -28,13 +28,18 @@ export function describe(head: Uint8Array): string {
 
 /** `meant`: what its name says it was to be. */
 export function notAnyFormat(head: Uint8Array, file: string, read: readonly string[]): AthanorError {
-  const meant = SUFFIXES.find(([pattern]) => pattern.test(file))?.[1];
+  const meant = meantAs(file);
   const name = meant === undefined ? "" : `, though its name says ${meant}`;
   return new NotFormat(
     `of no format that is read (${read.join(", ")}): ${describe(head)}${name}`,
     { file, record: 0, byteOffset: 0 },
     "give a folder or glob that holds shards only; a damaged shard has to be copied or written again",
   );
+}
+
+/** What the name of a file says that it holds; undefined: nothing, or TFRecord. */
+export function meantAs(file: string): string | undefined {
+  return SUFFIXES.find(([pattern]) => pattern.test(file))?.[1];
 }
 
 const SUFFIXES: readonly (readonly [RegExp, string])[] = [

@@ -5,6 +5,7 @@
  * const found = detectFormat(head, "train_000.tfrecord"); // { format, encoding } or undefined
  */
 import { compression, inflateHead } from "./inflate-head.ts";
+import { meantAs } from "./describe.ts";
 import { NotFormat } from "./errors.ts";
 import { hdf5 } from "./hdf5/format.ts";
 import { jsonl } from "./jsonl/format.ts";
@@ -32,7 +33,9 @@ export function detectFormat(
   // An empty file is a TFRecord shard of no records, unless its name says that another format was to be there.
   for (const format of isEmpty(head) ? formats.toReversed() : formats) {
     const detection = format.detect(head, name);
-    if (detection !== undefined) return { format, ...detection };
+    if (detection === undefined) continue;
+    if (format === tfrecord && head.length === 0 && meantAs(name) !== undefined) return undefined;
+    return { format, ...detection };
   }
   return undefined;
 }
