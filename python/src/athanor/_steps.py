@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._loader import Loader
+    from ._run import Run
     from ._session import AnySession
 
 Batch = dict[str, Any]
@@ -16,7 +16,7 @@ Batch = dict[str, Any]
 class Steps:
     """Iterator over the steps of one epoch, or without end. A newer iterator of the same loader ends it."""
 
-    def __init__(self, loader: Loader, endless: bool) -> None:
+    def __init__(self, loader: Run, endless: bool) -> None:
         self._loader = loader
         self._endless = endless
         self._generation = loader._generation
