@@ -71,6 +71,8 @@ export interface FrameScan {
   consumed: number;
   /** Bytes in all of the record that begins at `consumed` but passes the end of the range; 0 = none. */
   needed: number;
+  /** CRC32C of the bytes before the range and of those records. */
+  crc32c: number;
   fault: KernelFault | undefined;
 }
 
@@ -105,10 +107,11 @@ export interface Kernels {
   /** Copies n rows' bytes [rowOffset, rowOffset + bytes) to `out`, one behind the other. `rows`: address of u32[n]. */
   gather(rows: number, n: number, rowOffset: number, bytes: number, out: number): void;
   /**
-   * Walks at most `max` TFRecord frames. Writes the payloads' offsets (from `ptr`) and lengths to u32[max] at
-   * `offsets` and `lengths`. A record that passes the end of the range is no fault: see `needed`.
+   * Walks at most `max` TFRecord frames and checks them. Writes the payloads' offsets (from `ptr`) and lengths to
+   * u32[max] at `offsets` and `lengths`. A record that passes the end of the range is no fault: see `needed`.
+   * `crc32c`: of the bytes before the range; that of all is made of the payloads', so that no byte is summed twice.
    */
-  scanFrames(ptr: number, length: number, max: number, offsets: number, lengths: number, checkCrc: boolean): FrameScan;
+  scanFrames(ptr: number, length: number, max: number, offsets: number, lengths: number, crc32c: number): FrameScan;
   /**
    * Frames → CRC → tf.train.Example → stored rows (formats/types.ts), by a plan of `encodePlan` (formats/tfrecord/plan.ts).
    * Stops at the first fault; a range that ends inside a record is one (`FAULT.truncated`). Payloads of rows

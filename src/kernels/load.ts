@@ -74,7 +74,7 @@ function compile(): WebAssembly.Module | null {
 interface Exports {
   crc32c(ptr: number, length: number, seed: number): number;
   gather(rows: number, n: number, rowOffset: number, bytes: number, out: number): void;
-  scanFrames(ptr: number, length: number, max: number, offsets: number, lengths: number, checkCrc: number): number;
+  scanFrames(ptr: number, length: number, max: number, offsets: number, lengths: number, crc: number): number;
   decodeExamples(
     raw: number,
     rawBytes: number,
@@ -89,6 +89,7 @@ interface Exports {
   initTables(): void;
   useTables(at: number): void;
   scanConsumed: { value: number };
+  scanCrc: { value: number };
   scanNeeded: { value: number };
   decodedRows: { value: number };
   truncatedRows: { value: number };
@@ -124,9 +125,15 @@ function wrap(module: WebAssembly.Module, memory: WebAssembly.Memory, tables: nu
     tables,
     crc32c: (ptr, length, seed = 0) => x.crc32c(ptr, length, seed) >>> 0,
     gather: (rows, n, rowOffset, bytes, out) => x.gather(rows, n, rowOffset, bytes, out),
-    scanFrames(ptr, length, max, offsets, lengths, checkCrc) {
-      const records = x.scanFrames(ptr, length, max, offsets, lengths, checkCrc ? 1 : 0) >>> 0;
-      return { records, consumed: x.scanConsumed.value >>> 0, needed: x.scanNeeded.value >>> 0, fault: fault(ptr) };
+    scanFrames(ptr, length, max, offsets, lengths, crc) {
+      const records = x.scanFrames(ptr, length, max, offsets, lengths, crc) >>> 0;
+      return {
+        records,
+        consumed: x.scanConsumed.value >>> 0,
+        needed: x.scanNeeded.value >>> 0,
+        crc32c: x.scanCrc.value >>> 0,
+        fault: fault(ptr),
+      };
     },
     decodeExamples(block: ExampleBlock) {
       const { raw, rawBytes, firstRecord, records, rows, plan, shardKey, checkCrc } = block;

@@ -117,7 +117,7 @@ export class Twin implements Kernels {
     }
   }
 
-  scanFrames(ptr: number, length: number, max: number, offsets: number, lengths: number, checkCrc: boolean): FrameScan {
+  scanFrames(ptr: number, length: number, max: number, offsets: number, lengths: number, crc: number): FrameScan {
     this.refresh();
     const end = ptr + length;
     let p = ptr;
@@ -127,7 +127,7 @@ export class Twin implements Kernels {
       while (records < max && p < end) {
         this.inRecord(records, p);
         try {
-          const payload = this.frame(p, end, checkCrc);
+          const payload = this.frame(p, end, true);
           this.view.setUint32(offsets + records * 4, payload - ptr, true);
           this.view.setUint32(lengths + records * 4, this.payloadBytes, true);
           p = payload + this.payloadBytes + 4;
@@ -139,7 +139,7 @@ export class Twin implements Kernels {
         }
       }
     });
-    return { records, consumed: p - ptr, needed, fault };
+    return { records, consumed: p - ptr, needed, crc32c: this.crc32c(ptr, p - ptr, crc), fault };
   }
 
   decodeExamples(block: ExampleBlock): ExampleRows {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { crc32c } from "../../src/base/crc32c.ts";
 import { encodePlan } from "../../src/formats/tfrecord/plan.ts";
 import type { StoredColumn } from "../../src/formats/types.ts";
 import {
@@ -439,17 +440,24 @@ test("scanFrames cut at every byte: whole records, then how much is needed, neve
   const payloads = [3, 0, 40, 7].map((n) => new Uint8Array(n).fill(n));
   const frames = payloads.map(frame);
   const all = concat(...frames);
+  const before = crc32c(Buffer.from("what lies before"));
   for (const kernels of both) {
     for (let cut = 0; cut <= all.length; cut++) {
       const from = lay(kernels, 0, all.subarray(0, cut));
       const offsets = lay(kernels, 4096, new Uint8Array(16));
       const lengths = lay(kernels, 8192, new Uint8Array(16));
-      const scan = kernels.scanFrames(from, cut, 4, offsets, lengths, true);
+      const scan = kernels.scanFrames(from, cut, 4, offsets, lengths, before);
       let consumed = 0;
       let records = 0;
       while (records < 4 && consumed + frames[records]!.length <= cut) consumed += frames[records++]!.length;
       const needed = consumed === cut ? 0 : cut - consumed < 12 ? 16 : frames[records]!.length;
-      assert.deepEqual(scan, { records, consumed, needed, fault: undefined });
+      assert.deepEqual(scan, {
+        records,
+        consumed,
+        needed,
+        crc32c: crc32c(all.subarray(0, consumed), before),
+        fault: undefined,
+      });
       canaries(kernels, offsets, 16);
       canaries(kernels, lengths, 16);
     }
@@ -482,8 +490,8 @@ test("addresses beyond 2 GiB: rows and faults are the same", () => {
     columnOf(new Uint8Array(high.memory.buffer).slice(from + 16384, from + 16384 + ROW), "ids"),
     padded([1, 2, 3], 21, -3),
   );
-  const scan = high.scanFrames(from, raw.length, 2, from + 24576, from + 28672, true);
-  assert.deepEqual(scan, { records: 2, consumed: raw.length, needed: 0, fault: undefined });
+  const scan = high.scanFrames(from, raw.length, 2, from + 24576, from + 28672, 0);
+  assert.deepEqual(scan, { records: 2, consumed: raw.length, needed: 0, crc32c: crc32c(raw), fault: undefined });
 });
 
 // ---- twin against WebAssembly, on good, odd and hostile bytes ----------------------------------------------------
@@ -525,6 +533,26 @@ const fitting = fc
   ]);
 const anyFeatures = fc.array(fc.tuple(fc.constantFrom("ids", "mask", "wide", "w", "t", "other"), someFeature), {
   maxLength: 6,
+});
+
+test("the CRC that a scan joins of payloads is that of the bytes, also of payloads above 64 KiB and of any length", () => {
+  const sizes = fc.array(fc.oneof(fc.nat(600), fc.integer({ min: 65_000, max: 140_000 })), {
+    minLength: 1,
+    maxLength: 3,
+  });
+  const larger = [createKernels(1 << 20, "twin"), createKernels(1 << 20, "wasm")];
+  fc.assert(
+    fc.property(sizes, fc.nat(2 ** 32 - 1), fc.integer(), (lengths, seed, fill) => {
+      const raw = concat(...lengths.map((n) => frame(Uint8Array.from({ length: n }, (_, i) => (i * fill) >>> 5))));
+      for (const kernels of larger) {
+        const from = kernels.tables + TABLE_BYTES;
+        new Uint8Array(kernels.memory.buffer).set(raw, from + 64);
+        const scan = kernels.scanFrames(from + 64, raw.length, lengths.length, from, from + 32, seed);
+        assert.deepEqual([scan.records, scan.crc32c], [lengths.length, crc32c(raw, seed)]);
+      }
+    }),
+    { numRuns: 60 },
+  );
 });
 
 test("twin and WebAssembly agree on valid records", () => {
@@ -623,7 +651,7 @@ function stats(
   const tableAt = lay(kernels, 0, table);
   const offsets = lay(kernels, 300032, new Uint8Array(payloads.length * 4));
   const lengths = lay(kernels, 304128, new Uint8Array(payloads.length * 4));
-  kernels.scanFrames(from, raw.length, payloads.length, offsets, lengths, false);
+  kernels.scanFrames(from, raw.length, payloads.length, offsets, lengths, 0);
   const scan = kernels.statsExamples(from, offsets, lengths, payloads.length, tableAt);
   canaries(kernels, tableAt, table.length);
   const memory = new Uint8Array(kernels.memory.buffer);

@@ -73,7 +73,7 @@ export class FrameReader {
   private readonly inflate: InflateStream | undefined;
   /** Stored bytes read. */
   fileBytes = 0;
-  /** CRC32C of them. */
+  /** CRC32C of them, at the end; of a plain file, of what was handed out so far. */
   crc32c = 0;
   /** Bytes of whole records handed out: at the end, of the shard (decompressed). */
   offset = 0;
@@ -97,10 +97,10 @@ export class FrameReader {
     const { kernels, offsets, lengths } = this.workspace;
     for (;;) {
       const base = this.workspace.bytes + this.start;
-      const scan = kernels.scanFrames(base, this.filled, BATCH_RECORDS, offsets, lengths, true);
+      const scan = kernels.scanFrames(base, this.filled, BATCH_RECORDS, offsets, lengths, this.crc32c);
       if (scan.records > 0) {
         const batch = { base, offset: this.offset, firstRecord: this.record, records: scan.records };
-        this.drop(scan.consumed);
+        this.drop(scan.consumed, scan.crc32c);
         this.record += scan.records;
         return batch;
       }
@@ -163,7 +163,10 @@ export class FrameReader {
     }
   }
 
-  private drop(bytes: number): void {
+  /** Leaves bytes behind; `crc32c` is that of the file up to there, where it is known. */
+  private drop(bytes: number, crc32c?: number): void {
+    if (this.inflate === undefined)
+      this.crc32c = crc32c ?? this.workspace.kernels.crc32c(this.workspace.bytes + this.start, bytes, this.crc32c);
     this.start += bytes;
     this.filled -= bytes;
     this.offset += bytes;
@@ -209,7 +212,6 @@ export class FrameReader {
 
   private async readPlain(target: Uint8Array): Promise<number> {
     const n = await this.read(target, this.fileBytes);
-    this.crc32c = this.workspace.kernels.crc32c(target.byteOffset, n, this.crc32c);
     this.fileBytes += n;
     return n;
   }

@@ -2,7 +2,7 @@
 export { crc32c } from "./crc";
 export { decodedRows, decodeExamples, truncatedRows } from "./decode";
 export { faultAt, faultCode, faultColumn, faultExpected, faultFound, faultRecord, faultRecordAt } from "./fault";
-export { scanConsumed, scanFrames, scanNeeded } from "./frames";
+export { scanConsumed, scanCrc, scanFrames, scanNeeded } from "./frames";
 export { statsExamples } from "./stats";
 export { initTables, useTables } from "./tables";
 

@@ -1,4 +1,6 @@
-import { TABLE_LEN, TABLE_SHUFFLE } from "./layout";
+import { TABLE_LEN, TABLE_POWERS, TABLE_SHUFFLE, TABLE_ZEROS } from "./layout";
+
+const POLYNOMIAL: u32 = 0x82f63b78;
 
 /** Address of the tables in this memory; see layout.ts. */
 export let tables: usize = 0;
@@ -11,13 +13,16 @@ export function useTables(at: usize): void {
 export function initTables(): void {
   for (let i: u32 = 0; i < 256; i++) {
     let c = i;
-    for (let bit = 0; bit < 8; bit++) c = c & 1 ? (c >>> 1) ^ 0x82f63b78 : c >>> 1;
+    for (let bit = 0; bit < 8; bit++) c = c & 1 ? (c >>> 1) ^ POLYNOMIAL : c >>> 1;
     store<u32>(tables + (i << 2), c);
   }
   for (let i: u32 = 256; i < 4096; i++) {
     const before = load<u32>(tables + ((i - 256) << 2));
     store<u32>(tables + (i << 2), (before >>> 8) ^ load<u32>(tables + ((before & 255) << 2)));
   }
+  initZeros(TABLE_ZEROS, 64);
+  initZeros(TABLE_ZEROS + 4096, 128);
+  initPowers();
   for (let mask: u32 = 0; mask < 4096; mask++) {
     const shuffle = tables + TABLE_SHUFFLE + (mask << 4);
     memory.fill(shuffle, 0x80, 16); // a lane index ≥ 16 gives 0
@@ -38,4 +43,39 @@ export function initTables(): void {
     }
     store<u8>(tables + TABLE_LEN + mask, <u8>at);
   }
+}
+
+function initZeros(at: usize, bytes: u32): void {
+  for (let i: u32 = 0; i < 1024; i++) {
+    let c = (i & 255) << ((i >>> 8) << 3);
+    for (let n: u32 = 0; n < bytes; n++) c = load<u32>(tables + ((c & 255) << 2)) ^ (c >>> 8);
+    store<u32>(tables + at + (i << 2), c);
+  }
+}
+
+function initPowers(): void {
+  const at = tables + TABLE_POWERS;
+  const byte: u32 = 0x00800000; // x^8
+  store<u32>(at, 0x80000000); // 1
+  for (let i: u32 = 1; i < 256; i++) store<u32>(at + (i << 2), multiply(load<u32>(at + ((i - 1) << 2)), byte));
+  const page = multiply(load<u32>(at + (255 << 2)), byte);
+  store<u32>(at, 0x80000000, 1024);
+  for (let i: u32 = 1; i < 256; i++)
+    store<u32>(at + (i << 2), multiply(load<u32>(at + ((i - 1) << 2), 1024), page), 1024);
+  let power = multiply(load<u32>(at + (255 << 2), 1024), page);
+  for (let k: u32 = 0; k < 16; k++) {
+    store<u32>(at + (k << 2), power, 2048);
+    power = multiply(power, power);
+  }
+}
+
+/** a · b modulo the polynomial; bit 31 is x^0, as in the CRC itself. */
+export function multiply(a: u32, b: u32): u32 {
+  let product: u32 = 0;
+  for (let i = 0; i < 32; i++) {
+    product ^= b & (0 - (a >>> 31));
+    a <<= 1;
+    b = (b >>> 1) ^ (POLYNOMIAL & (0 - (b & 1)));
+  }
+  return product;
 }
