@@ -5,6 +5,7 @@ function slice(n: u32, byte: u32): u32 {
   return load<u32>(tables + (n << 10) + (byte << 2));
 }
 
+// `@inline` on a function is AssemblyScript's own: the formatter passes over this file.
 /** CRC `c` over 16 bytes. */
 // @ts-ignore: decorator
 @inline
