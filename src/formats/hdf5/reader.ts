@@ -119,7 +119,14 @@ function answerOf(worker: Worker, request: Hdf5Request, watch: PulseWatch): Prom
 }
 
 function thread(): Promise<Running> {
-  running ??= start();
+  if (running === undefined) {
+    const starting = start();
+    running = starting;
+    // A start that failed is tried again by the next one who needs the thread.
+    starting.catch(() => {
+      if (running === starting) running = undefined;
+    });
+  }
   return running;
 }
 
@@ -130,7 +137,10 @@ async function start(): Promise<Running> {
   const pulse = new SharedArrayBuffer(PULSE_BYTES);
   const watch = new PulseWatch(pulse);
   const answer = await answerOf(worker, { type: "start", pulse, module: compiled }, watch);
-  if (answer.type === "failed") throw AthanorError.fromRecord(answer.error);
+  if (answer.type === "failed") {
+    await worker.terminate();
+    throw AthanorError.fromRecord(answer.error);
+  }
   if (answer.type === "ready") compiled = answer.module;
   return { worker, watch };
 }

@@ -5,9 +5,11 @@ import { copyFileSync, mkdtempSync, readFileSync, rmSync, truncateSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { Worker } from "node:worker_threads";
 import { AthanorError } from "../../../src/base/errors.ts";
 import { plainValue, type Json } from "../../../src/base/json.ts";
 import { hdf5 } from "../../../src/formats/hdf5/format.ts";
+import { startReader } from "../../../src/formats/hdf5/reader.ts";
 import type { Column, ScannedBlock } from "../../../src/formats/types.ts";
 import { createKernels } from "../../../src/kernels/load.ts";
 import { checkShard, rowOf, scanShard, shardFiles, type TestShard } from "../blocks.ts";
@@ -43,6 +45,20 @@ async function refused(shard: TestShard, code: string, what: RegExp): Promise<At
   }
   return assert.fail("it was read");
 }
+
+// The first test: it is the one without a thread yet.
+test("a thread that could not be started once is started by the next one who needs it: every later read failed, too", async () => {
+  const { postMessage } = Worker.prototype;
+  Worker.prototype.postMessage = function (this: Worker) {
+    this.emit("message", { type: "failed", error: { code: "ATH_INTERNAL", message: "no room for the library" } });
+  };
+  try {
+    await assert.rejects(startReader(), /no room for the library/);
+  } finally {
+    Worker.prototype.postMessage = postMessage;
+  }
+  await startReader();
+});
 
 for (const name of ["numbers", "text", "plugins", "virtual"]) {
   test(`${name}.h5 gives what h5py reads, by scan and by columns`, async () => {
