@@ -11,7 +11,9 @@ import type { AthanorError, ErrorRecord } from "../base/errors.ts";
 import { formatOf } from "../formats/registry.ts";
 import { storeRows } from "../formats/rows.ts";
 import { openStream, type RunningStream } from "../formats/stream.ts";
+import { ROW_HEADER_BYTES } from "../formats/types.ts";
 import type {
+  BlockColumns,
   ColumnFormat,
   DecodeRequest,
   Encoding,
@@ -23,6 +25,7 @@ import type {
 import type { Kernels } from "../kernels/kernels.ts";
 import { loadKernels } from "../kernels/load.ts";
 import { blockColumns } from "./block-columns.ts";
+import { align } from "./memory.ts";
 import { TextColumn } from "./text.ts";
 import type { TextView } from "./text.ts";
 
@@ -40,6 +43,7 @@ export type DecodeMessage =
   | { type: "detach"; group: number }
   | { type: "decode"; task: number; group: number; format: string; request: DecodeRequest; stream?: StreamRange }
   | { type: "columns"; task: number; group: number; request: ColumnsRequest; stream?: StreamRange }
+  | { type: "survey"; task: number; group: number; request: SurveyRequest; stream?: StreamRange }
   | { type: "chunk"; stream: number; bytes: Uint8Array; last: boolean }
   | { type: "close-stream"; stream: number };
 
@@ -55,10 +59,17 @@ export interface ColumnsRequest extends Omit<RawBlock, "segments"> {
   shardKey: bigint;
 }
 
+/** A whole block of a `ColumnFormat`, in a memory that it shares with this thread: its columns, and all that is bad in it. */
+export interface SurveyRequest extends RawBlock {
+  format: string;
+  /** As in `ColumnsRequest`. */
+  restarts: Uint32Array;
+}
+
 /** Bad records of a block that were wanted, by number in it. */
 export type BadInBlock = readonly { record: number; error: ErrorRecord }[];
 
-/** Bytes [offset, offset + length) of a decompressed stream, to be put at `request.raw` before decoding. */
+/** Bytes [offset, offset + length) of a decompressed stream, to be put where the request has its raw bytes before decoding. */
 export interface StreamRange {
   stream: number;
   encoding: Encoding;
@@ -68,6 +79,7 @@ export interface StreamRange {
 
 export type DecodeAnswer =
   | { type: "done"; task: number; rows: number; truncated: number; decodeNs: number; faults: BadInBlock }
+  | { type: "surveyed"; task: number; fields: BlockColumns["fields"]; faults: BadInBlock }
   | { type: "failed"; task: number; error: ErrorRecord }
   | { type: "need"; stream: number };
 
@@ -79,7 +91,7 @@ interface Attached {
   text: Promise<TextColumn> | undefined;
 }
 
-type Work = Extract<DecodeMessage, { type: "decode" | "columns" }>;
+type Work = Extract<DecodeMessage, { type: "decode" | "columns" | "survey" }>;
 
 interface OpenStream {
   inflate: RunningStream;
@@ -103,7 +115,6 @@ class DecodeWorker {
   private readonly waiting = new Map<number, number>();
   /** Streams that were closed with a task waiting, until that has ended: it must not begin them anew. */
   private readonly closed = new Set<number>();
-  private readonly readied = new Map<string, Promise<void>>();
   private readonly port: MessagePort;
   /** Stream tasks run one behind the other: an inflater has one position. */
   private streamTail: Promise<void> = Promise.resolve();
@@ -140,6 +151,7 @@ class DecodeWorker {
         return;
       case "decode":
       case "columns":
+      case "survey":
         if (message.stream === undefined) void this.attempt(message);
         else this.queue(message, message.stream.stream);
     }
@@ -169,12 +181,11 @@ class DecodeWorker {
     if (attached === undefined) throw new Error(`decode group ${message.group} is not attached`);
     const { task, stream } = message;
     const { kernels } = attached;
-    if (stream !== undefined) {
-      const raw = message.type === "decode" ? message.request.raw : message.request.segments[0]!.at;
-      await this.inflate(kernels, raw, message.request.file, stream);
-    }
+    if (stream !== undefined) await this.inflate(rawBytes(kernels, message, stream), message.request.file, stream);
     const start = process.hrtime.bigint();
-    if (message.type === "decode") {
+    if (message.type === "survey") {
+      this.answer({ type: "surveyed", task, ...(await survey(attached, message.request)) });
+    } else if (message.type === "decode") {
       const { rows, truncated } = rowFormat(message.format).decode(kernels, message.request);
       this.answer({ type: "done", task, rows, truncated, decodeNs: since(start), faults: [] });
     } else {
@@ -187,8 +198,7 @@ class DecodeWorker {
     { kernels, columns, features, text }: Attached,
     request: ColumnsRequest,
   ): Promise<{ rows: number; truncated: number; faults: BadInBlock }> {
-    const format = columnFormat(request.format);
-    await this.ready(format);
+    const format = await readyFormat(request.format);
     const { buffer } = kernels.memory;
     const segments = request.segments.map(({ at, ...segment }) => ({
       ...segment,
@@ -198,28 +208,10 @@ class DecodeWorker {
     const wanted = new Uint32Array(buffer, request.rows, request.records);
     const block = text === undefined ? decoded : (await text).tokenize(decoded, request, (i) => wanted[i] !== 0);
     const { rows, truncated, faults } = storeRows(buffer, columns, block, request);
-    // Records of a block that cannot be decoded share their fault, which is then sent once.
-    const told = new Map<AthanorError, ErrorRecord>();
-    const bad = [...faults]
-      .sort(([a], [b]) => a - b)
-      .map(([record, fault]) => {
-        const error = told.get(fault) ?? toErrorRecord(fault);
-        told.set(fault, error);
-        return { record, error };
-      });
-    return { rows, truncated, faults: bad };
+    return { rows, truncated, faults: badOf(faults) };
   }
 
-  private ready(format: ColumnFormat): Promise<void> {
-    let ready = this.readied.get(format.name);
-    if (ready === undefined) {
-      ready = format.ready?.() ?? Promise.resolve();
-      this.readied.set(format.name, ready);
-    }
-    return ready;
-  }
-
-  private async inflate(kernels: Kernels, raw: number, file: string, range: StreamRange): Promise<void> {
+  private async inflate(target: Uint8Array, file: string, range: StreamRange): Promise<void> {
     if (this.closed.has(range.stream)) throw new Error("the stream was closed");
     let stream = this.streams.get(range.stream);
     if (stream === undefined) {
@@ -228,7 +220,6 @@ class DecodeWorker {
       this.streams.set(range.stream, stream);
     }
     await stream.inflate.skip(range.offset - stream.at);
-    const target = new Uint8Array(kernels.memory.buffer, raw, range.length);
     await stream.inflate.readInto(target);
     stream.at = range.offset + range.length;
   }
@@ -238,15 +229,51 @@ class DecodeWorker {
   }
 }
 
+function rawBytes(kernels: Kernels, { type, request }: Work, { length }: StreamRange): Uint8Array {
+  if (type === "survey") return request.segments[0]!.bytes;
+  const at = type === "decode" ? request.raw : request.segments[0]!.at;
+  return new Uint8Array(kernels.memory.buffer, at, length);
+}
+
+/** All records go to one row of no use: only their faults are asked for. */
+async function survey(
+  { columns, features, text }: Attached,
+  request: SurveyRequest,
+): Promise<{ fields: BlockColumns["fields"]; faults: BadInBlock }> {
+  const format = await readyFormat(request.format);
+  const decoded = await blockColumns(format, request, features, request.restarts);
+  const block = text === undefined ? decoded : (await text).tokenize(decoded, request, () => true);
+  const row = align(request.records * 4, 64);
+  const end = columns.reduce((most, { rowOffset, rowBytes }) => Math.max(most, rowOffset + rowBytes), ROW_HEADER_BYTES);
+  const buffer = new ArrayBuffer(row + align(end, 64));
+  new Uint32Array(buffer, 0, request.records).fill(row);
+  const { faults } = storeRows(buffer, columns, block, { ...request, rows: 0, shardKey: 0n });
+  return { fields: block.fields, faults: badOf(faults) };
+}
+
+/** Records of a block that cannot be decoded share their fault, which is then sent once. */
+function badOf(faults: ReadonlyMap<number, AthanorError>): BadInBlock {
+  const told = new Map<AthanorError, ErrorRecord>();
+  return [...faults]
+    .sort(([a], [b]) => a - b)
+    .map(([record, fault]) => {
+      const error = told.get(fault) ?? toErrorRecord(fault);
+      told.set(fault, error);
+      return { record, error };
+    });
+}
+
 function rowFormat(name: string): RowFormat {
   const format = formatOf(name);
   if (format.kind !== "rows") throw new Error(`${name} decodes columns`);
   return format;
 }
 
-function columnFormat(name: string): ColumnFormat {
+async function readyFormat(name: string): Promise<ColumnFormat> {
   const format = formatOf(name);
   if (format.kind !== "columns") throw new Error(`${name} decodes rows`);
+  // Each format keeps what it has loaded; what failed to load is tried again with the next block.
+  await format.ready?.();
   return format;
 }
 

@@ -5,9 +5,17 @@
  */
 import type { Worker } from "node:worker_threads";
 import { AthanorError } from "../base/errors.ts";
+import type { ErrorRecord } from "../base/errors.ts";
 import { spawnThread } from "../base/threads.ts";
-import type { DecodeReport, DecodeRequest, Encoding, StoredColumn } from "../formats/types.ts";
-import type { BadInBlock, ColumnsRequest, DecodeAnswer, DecodeMessage, MemoryMessage } from "./decode-thread.ts";
+import type { BlockColumns, DecodeReport, DecodeRequest, Encoding, StoredColumn } from "../formats/types.ts";
+import type {
+  BadInBlock,
+  ColumnsRequest,
+  DecodeAnswer,
+  DecodeMessage,
+  MemoryMessage,
+  SurveyRequest,
+} from "./decode-thread.ts";
 import type { GroupMemory } from "./memory.ts";
 import type { TextView } from "./text.ts";
 
@@ -19,14 +27,18 @@ export interface Decoded extends DecodeReport {
   faults: BadInBlock;
 }
 
-type Work = { type: "decode"; format: string; request: DecodeRequest } | { type: "columns"; request: ColumnsRequest };
+type Work =
+  | { type: "decode"; format: string; request: DecodeRequest }
+  | { type: "columns"; request: ColumnsRequest }
+  | { type: "survey"; request: SurveyRequest };
+type Result = Extract<DecodeAnswer, { type: "done" | "surveyed" }>;
 
 interface Task {
   id: number;
   group: number;
   work: Work;
   stream: StreamPlace | undefined;
-  resolve: (report: Decoded) => void;
+  resolve: (result: Result) => void;
   reject: (error: Error) => void;
 }
 
@@ -108,17 +120,29 @@ export class Decoders {
     urgent: boolean,
     stream?: StreamPlace,
   ): Promise<Decoded> {
-    return this.enqueue(group, { type: "decode", format, request }, urgent, stream);
+    return this.enqueue<"done">(group, { type: "decode", format, request }, urgent, stream);
   }
 
   /** A block of a `ColumnFormat`. */
   columns(group: number, request: ColumnsRequest, urgent: boolean, stream?: StreamPlace): Promise<Decoded> {
-    return this.enqueue(group, { type: "columns", request }, urgent, stream);
+    return this.enqueue<"done">(group, { type: "columns", request }, urgent, stream);
   }
 
-  private enqueue(group: number, work: Work, urgent: boolean, stream: StreamPlace | undefined): Promise<Decoded> {
-    return new Promise((resolve, reject) => {
+  /** All columns of a block of a `ColumnFormat` in the view of a group, and its bad records. */
+  async survey(group: number, request: SurveyRequest, stream?: StreamPlace): Promise<BlockColumns> {
+    const { fields, faults } = await this.enqueue<"surveyed">(group, { type: "survey", request }, true, stream);
+    return { fields, faults: faultsOf(faults) };
+  }
+
+  private enqueue<Type extends Result["type"]>(
+    group: number,
+    work: Work,
+    urgent: boolean,
+    stream: StreamPlace | undefined,
+  ): Promise<Extract<Result, { type: Type }>> {
+    return new Promise((done, reject) => {
       if (this.closed) return reject(new Error("decoders are closed"));
+      const resolve = done as (result: Result) => void;
       const task: Task = { id: this.nextTask++, group, work, stream, resolve, reject };
       (urgent ? this.urgent : this.bulk).push(task);
       this.dispatch();
@@ -144,8 +168,8 @@ export class Decoders {
     if (task === undefined) return;
     thread.running.delete(answer.task);
     this.dispatch();
-    if (answer.type === "done") task.resolve(answer);
-    else task.reject(AthanorError.fromRecord(answer.error));
+    if (answer.type === "failed") task.reject(AthanorError.fromRecord(answer.error));
+    else task.resolve(answer);
   }
 
   private feedStream(thread: Thread, id: number): void {
@@ -225,4 +249,16 @@ export class Decoders {
   private broadcast(message: DecodeMessage): void {
     for (const thread of this.workers) thread.worker.postMessage(message);
   }
+}
+
+/** Bad records by number; those that share a fault share it here, too. */
+export function faultsOf(bad: BadInBlock): Map<number, AthanorError> {
+  const known = new Map<ErrorRecord, AthanorError>();
+  return new Map(
+    bad.map(({ record, error }) => {
+      const fault = known.get(error) ?? AthanorError.fromRecord(error);
+      known.set(error, fault);
+      return [record, fault];
+    }),
+  );
 }

@@ -5,9 +5,9 @@
  */
 import type { BlockSamples, BlockTable, DecodeReport, DecodeRequest } from "../formats/types.ts";
 import { AthanorError } from "../base/errors.ts";
-import type { ErrorRecord } from "../base/errors.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
 import type { ColumnsRequest } from "./decode-thread.ts";
+import { faultsOf } from "./decoders.ts";
 import type { Decoders, StreamPlace } from "./decoders.ts";
 import { formatSize } from "../base/units.ts";
 import { MemoryBudget, RowTooLong } from "./errors.ts";
@@ -47,10 +47,10 @@ export class Intake {
   private nextRead = 1;
   private active = 0;
   private whenIdle: (() => void) | undefined;
-  private readonly group: number;
+  readonly group: number;
+  readonly memory: GroupMemory;
+  readonly decoders: Decoders;
   private readonly source: Source;
-  private readonly memory: GroupMemory;
-  private readonly decoders: Decoders;
   private readonly options: IntakeOptions;
   /** Replaces bad records where the job asked for that. */
   private readonly quarantine: Quarantine | undefined;
@@ -224,7 +224,7 @@ export class Intake {
       const row = sink.place(run, record);
       if (row !== 0) bad.push({ record, row, fault });
     }
-    await this.quarantine?.replace(run.shard, run.block, bad, this.memory, true);
+    await this.quarantine?.replace(run.shard, run.block, bad, this, true);
     for (const { record, row } of bad) sink.done(run, record, row);
   }
 
@@ -333,23 +333,20 @@ export class Intake {
     // What its format reads itself may have been replaced while the block was in the queue.
     if (this.source.readsItself) await this.source.check(shard);
     const bad: BadRecord[] = [];
-    const faults = new Map<ErrorRecord, AthanorError>();
-    for (const { record, error } of report.faults) {
-      const fault = faults.get(error) ?? AthanorError.fromRecord(error);
-      faults.set(error, fault);
-      if (samples !== undefined) throw await this.inRecord(shard, error);
+    for (const [record, fault] of faultsOf(report.faults)) {
+      if (samples !== undefined) throw await this.inRecord(shard, fault);
       if (this.quarantine?.takesInBlock(fault) !== true) throw fault;
       bad.push({ record: firstRecord + record, row: this.memory.words[(rows >>> 2) + record] as number, fault });
     }
-    if (bad.length > 0) await this.quarantine?.replace(shard, block, bad, this.memory);
+    if (bad.length > 0) await this.quarantine?.replace(shard, block, bad, this);
     return report;
   }
 
   /** A fault of a sample, with the record of the shard in which it lies. */
-  private async inRecord(shard: number, error: ErrorRecord): Promise<AthanorError> {
-    const { byteOffset } = error;
+  private async inRecord(shard: number, fault: AthanorError): Promise<AthanorError> {
+    const { byteOffset } = fault.where;
     const record = byteOffset === undefined ? undefined : await this.source.recordAt(shard, byteOffset);
-    return AthanorError.fromRecord(record === undefined ? error : { ...error, record });
+    return record === undefined ? fault : AthanorError.fromRecord({ ...fault.toRecord(), record });
   }
 
   /** Bad records among those of a span (its raw bytes are in memory): decodes the good ones, others stand in for the rest. */
@@ -359,7 +356,7 @@ export class Intake {
     request: DecodeRequest,
     urgent: boolean,
   ): Promise<DecodeReport & { decodeNs: number }> {
-    const { begin, end, faults, offset, firstRecord } = await quarantine.survey(shard, block);
+    const { begin, end, faults, offset, firstRecord } = await quarantine.survey(shard, block, this);
     const first = request.firstRecord - firstRecord;
     const stop = first + request.records;
     const base = request.raw + offset - request.fileOffset;
@@ -388,7 +385,7 @@ export class Intake {
       sum.truncated += report.truncated;
       sum.decodeNs += report.decodeNs;
     }
-    await quarantine.replace(shard, block, bad, this.memory);
+    await quarantine.replace(shard, block, bad, this);
     return sum;
   }
 

@@ -1,13 +1,14 @@
 /**
  * Quarantine: records that stand in for bad ones (docs/reference/quarantine.md has the rule). The slow path: it reads the
- * whole block of a bad record once more, into a memory of its own, and finds all that is bad in it.
+ * whole block of a bad record once more, into a memory of its own, and has a decode worker find all that is bad in it (blocks of
+ * TFRecord, which take some milliseconds, are surveyed here).
  *
  * Contract: which record stands in is a function of the shard's bytes, its block table and the view, whoever asks for which
  * part of the block, in whatever order. Only blocks that cannot be read depend on the moment. One block at a time.
  *
  * @example
- * const { begin, end, faults } = await quarantine.survey(shard, block);
- * await quarantine.replace(shard, block, [{ record, row, fault }], memory);
+ * const { begin, end, faults } = await quarantine.survey(shard, block, { group, memory, decoders });
+ * await quarantine.replace(shard, block, [{ record, row, fault }], { group, memory, decoders });
  */
 import { AthanorError } from "../base/errors.ts";
 import { lastAtMost } from "../base/search.ts";
@@ -18,8 +19,7 @@ import { type Kernels, TABLE_BYTES } from "../kernels/kernels.ts";
 import { createKernels } from "../kernels/load.ts";
 import type { LedgerEntry } from "../order/ledger.ts";
 import type { ViewLayout } from "./columns.ts";
-import { blockColumns } from "./block-columns.ts";
-import { TextColumn } from "./text.ts";
+import type { Decoders } from "./decoders.ts";
 import { isBadContent, isBadRecord, NoGoodRecord, RowTooLong } from "./errors.ts";
 import type { Ledger } from "./ledger.ts";
 import { align } from "./memory.ts";
@@ -61,6 +61,13 @@ export interface SurveyedBlock extends BlockSurvey {
   records: number;
 }
 
+/** The run that is to have the rows: its view is attached to the decoders under the number of its group. */
+export interface ForRun {
+  group: number;
+  memory: GroupMemory;
+  decoders: Decoders;
+}
+
 export interface BadRecord {
   record: number;
   /** Address of its row in the group's memory. */
@@ -79,8 +86,6 @@ interface Loaded {
 }
 
 export class Quarantine {
-  /** Opened with the first block that holds bad records. */
-  private text: Promise<TextColumn> | undefined;
   private readonly source: Source;
   private readonly layout: ViewLayout;
   private readonly ledger: Ledger;
@@ -117,29 +122,23 @@ export class Quarantine {
     return this.options.io && error instanceof AthanorError && error.code === "ATH_STORAGE_IO";
   }
 
-  survey(shard: number, block: number): Promise<SurveyedBlock> {
+  survey(shard: number, block: number, run: ForRun): Promise<SurveyedBlock> {
     const known = this.surveys.get(`${shard} ${block}`);
     return known === undefined
-      ? this.exclusive(async () => (await this.load(shard, block)).survey)
+      ? this.exclusive(async () => (await this.load(shard, block, run)).survey)
       : Promise.resolve(known);
   }
 
   /** Writes the rows of what stands in for `bad`, all of one block, and enters them in the ledger. */
-  replace(
-    shard: number,
-    block: number,
-    bad: readonly BadRecord[],
-    memory: GroupMemory,
-    unreadable = false,
-  ): Promise<void> {
+  replace(shard: number, block: number, bad: readonly BadRecord[], run: ForRun, unreadable = false): Promise<void> {
     return this.exclusive(async () => {
       const table = await this.source.table(shard);
       const first = table.firstRecord[block] as number;
       const path = this.source.shard(shard).path;
       const entries: LedgerEntry[] = [];
       for (const { record, row, fault } of bad) {
-        const instead = await this.standIn(shard, block, record - first, unreadable, fault, table);
-        this.decode(instead.loaded, instead.number, row, memory);
+        const instead = await this.standIn(shard, block, record - first, unreadable, fault, table, run);
+        this.decode(instead.loaded, instead.number, row, run.memory);
         const replacement = { shard: path, record: instead.loaded.survey.firstRecord + instead.number };
         // A read that failed may have begun in another block. What a format reads itself has no segments.
         const [from, to] = [table.segmentStart[block] as number, table.segmentStart[block + 1] as number];
@@ -180,20 +179,22 @@ export class Quarantine {
     unreadable: boolean,
     fault: AthanorError,
     table: BlockTable,
+    run: ForRun,
   ): Promise<{ loaded: Loaded; number: number }> {
     if (!unreadable) {
-      const good = await this.goodIn(shard, block);
+      const good = await this.goodIn(shard, block, run);
       if (good.length > 0) {
         const before = lastAtMost(good, good.length, i);
         // The first one behind it, else the last one.
         const number = (good[before] as number) > i ? good[before] : (good[before + 1] ?? good[before]);
-        return { loaded: await this.load(shard, block), number: number as number };
+        return { loaded: await this.load(shard, block, run), number: number as number };
       }
     }
     for (const other of neighbours(block, table.blocks)) {
       try {
-        const good = await this.goodIn(shard, other);
-        if (good.length > 0) return { loaded: await this.load(shard, other), number: good[i % good.length] as number };
+        const good = await this.goodIn(shard, other, run);
+        if (good.length === 0) continue;
+        return { loaded: await this.load(shard, other, run), number: good[i % good.length] as number };
       } catch (error) {
         if (!this.takesIo(error)) throw error;
       }
@@ -207,8 +208,8 @@ export class Quarantine {
   }
 
   /** Numbers of a block's good records, rising. */
-  private async goodIn(shard: number, block: number): Promise<Uint32Array> {
-    const survey = this.surveys.get(`${shard} ${block}`) ?? (await this.load(shard, block)).survey;
+  private async goodIn(shard: number, block: number, run: ForRun): Promise<Uint32Array> {
+    const survey = this.surveys.get(`${shard} ${block}`) ?? (await this.load(shard, block, run)).survey;
     // A damaged chunk can make all of 65,536 records bad: each of them asks.
     const known = this.good.get(survey);
     if (known !== undefined) return known;
@@ -218,7 +219,7 @@ export class Quarantine {
   }
 
   /** Reads a block and finds what is bad in it. */
-  private async load(shard: number, block: number): Promise<Loaded> {
+  private async load(shard: number, block: number, run: ForRun): Promise<Loaded> {
     if (this.loaded?.shard === shard && this.loaded.block === block) return this.loaded;
     this.loaded = undefined;
     const table = await this.source.table(shard);
@@ -230,37 +231,35 @@ export class Quarantine {
     const rows = this.row + align(this.layout.rowBytes, 64);
     const raw = rows + align(records * 4, 64);
     const kernels = this.prepare(raw + length + SLACK);
+    const { format } = this.source;
     const places: number[] = [];
     let at = raw;
     for (const piece of pieces) {
       places.push(at);
-      await (table.stream ? this.inflate(shard, piece, at) : this.read(shard, piece, at));
+      if (!table.stream) await this.read(shard, piece, at);
+      else if (format.kind === "rows") await this.inflate(shard, piece, at);
       at += piece.length;
     }
-    const { format } = this.source;
-    const place = { firstRecord, records, rows, shardKey: this.source.key(shard), file: this.source.path(shard) };
+    const place = { firstRecord, records, file: this.source.path(shard) };
     let found: BlockSurvey;
     let columns: BlockColumns | undefined;
     if (format.kind === "rows") {
       const restarts = table.restarts.subarray(table.restartStart[block], table.restartStart[block + 1]);
       const ranges = { raw, rawBytes: length, restarts, row: this.row, plan: this.plan, fileOffset: offset };
-      found = format.survey(kernels, { ...place, ...ranges });
+      found = format.survey(kernels, { ...place, ...ranges, rows, shardKey: this.source.key(shard) });
     } else {
       const { buffer } = kernels.memory;
       const segments = pieces.map((piece, i) => ({ ...piece, bytes: new Uint8Array(buffer, places[i], piece.length) }));
-      const features = [...new Set(this.layout.stored.map(({ feature }) => feature))];
-      await format.ready?.();
+      const restarts = restartsOf(table, block, span);
       const asRead = { ...place, block, segments, meta: this.source.meta(shard), checkCrc: true };
-      columns = await blockColumns(format, asRead, features, restartsOf(table, block, span));
-      if (this.source.readsItself) await this.source.check(shard);
-      if (this.layout.text !== undefined) {
-        this.text ??= TextColumn.open(this.layout.text);
-        columns = (await this.text).tokenize(columns, place, () => true);
+      const stream = table.stream ? { stream: this.source.openStream(shard), offset, length } : undefined;
+      try {
+        columns = await run.decoders.survey(run.group, { ...asRead, format: format.name, restarts }, stream);
+      } finally {
+        if (stream !== undefined) run.decoders.closeStream(stream.stream);
       }
-      // All go to one row: only their faults are asked for.
-      new Uint32Array(buffer, rows, records).fill(this.row);
-      const { faults } = storeRows(buffer, this.layout.stored, columns, place);
-      found = { begin: new Uint32Array(0), end: new Uint32Array(0), faults };
+      if (this.source.readsItself) await this.source.check(shard);
+      found = { begin: new Uint32Array(0), end: new Uint32Array(0), faults: columns.faults };
     }
     const survey = { ...found, offset, firstRecord, records };
     if (found.faults.size > 0) this.surveys.set(`${shard} ${block}`, survey);

@@ -4,6 +4,7 @@ import { mkdtempSync, readFileSync, statSync, utimesSync, writeFileSync } from "
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { Worker } from "node:worker_threads";
 import type { OrderOptions } from "../../src/order/types.ts";
 import { Rig, remove } from "./rig.ts";
 
@@ -67,6 +68,33 @@ test("lines that damage joins: records behind the next known place are themselve
       assert.deepEqual(await served(folder, options, damage), due, "shuffle" in options ? options.shuffle : "window");
     }
   } finally {
+    remove(folder);
+  }
+});
+
+test("a block with bad records is decoded anew by a decode worker, where it and its text held up the agent", async () => {
+  const folder = writeLines();
+  change(join(folder, "a.jsonl"), () => undefined);
+  const surveyed: unknown[] = [];
+  const { postMessage } = Worker.prototype;
+  Worker.prototype.postMessage = function (this: Worker, message: { type: string }, ...more: []) {
+    if (message.type === "survey") surveyed.push(message);
+    postMessage.call(this, message, ...more);
+  };
+  try {
+    const damage = (): void =>
+      change(
+        join(folder, "a.jsonl"),
+        (bytes) => void bytes.fill(0, bytes.indexOf('{"id":500,'), bytes.indexOf('{"id":501,') - 1),
+      );
+    const ids = await served(folder, { seed: 5n, globalBatch: 20, shuffle: "none" }, damage);
+    assert.deepEqual(
+      ids,
+      Array.from({ length: N }, (_, id) => (id === 500 ? 501 : id)),
+    );
+    assert.equal(surveyed.length, 1);
+  } finally {
+    Worker.prototype.postMessage = postMessage;
     remove(folder);
   }
 });
