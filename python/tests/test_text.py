@@ -203,3 +203,18 @@ def test_padding_to_the_longest_of_rows_of_one_token(run_dir: Path, tmp_path: Pa
     (data / "a.jsonl").write_text("".join(json.dumps({"input_ids": [i]}) + "\n" for i in range(4)))
     with Loader(str(data), batch_size=4, max_length=16, shuffle="none", padding="longest") as loader:
         assert next(iter(loader))["input_ids"].reshape(-1).tolist() == [0, 1, 2, 3]
+
+
+def test_a_text_without_a_word_border_is_replaced_as_any_bad_record(run_dir: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    texts = ["a b", "é" * 9_000_000, "c d"]
+    lines = [json.dumps({"id": i, "text": text}, ensure_ascii=False) for i, text in enumerate(texts)]
+    (folder / "0.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(AthanorError, match="ATH_TEXT_RUN_TOO_LONG"):
+        rows(str(folder), "deepseek", batch_size=1)
+    ledger = tmp_path / "ledger"
+    found = rows(str(folder), "deepseek", batch_size=1, on_corrupt="replace", ledger_dir=ledger)
+    assert sorted(found) == [0, 2]
+    (line,) = [json.loads(line) for file in ledger.iterdir() for line in file.open()]
+    assert (line["record"], line["code"], line["replacement"]["record"]) == (1, "ATH_TEXT_RUN_TOO_LONG", 0)
