@@ -36,6 +36,8 @@ def view_request(
         raise ValueError(f"pad_id must be a whole number of 32 bits, got {pad_id!r}")
     if columns is not None and (len(columns) == 0 or not all(isinstance(name, str) for name in columns)):
         raise ValueError(f"columns must name at least one feature, got {columns!r}")
+    if columns is not None and len(set(columns)) < len(columns):
+        raise ValueError(f"columns must name each feature once, got {columns!r}")
     if sample_rule is not None:
         one_of("sample_rule", sample_rule, ("record", "document", "stream"))
     rule: dict[str, Any] = {} if sample_rule is None else {"sample_rule": sample_rule}

@@ -16,6 +16,8 @@ from typing import NamedTuple, Union
 
 from ._arguments import at_least_one
 
+# Of a rank; the protocol takes no more.
+_MOST_ROWS = 1 << 20
 GlobalBatch = Union[int, Sequence[Sequence[int]]]
 
 
@@ -46,7 +48,7 @@ def batch_sizes(
             raise ValueError(f"grad_accum must be left out with a ramp (it follows from it), got {grad_accum!r}")
         if batch_size is None:
             raise ValueError("batch_size must be given with a ramp, got none")
-        at_least_one("batch_size", batch_size)
+        at_least_one("batch_size", batch_size, _MOST_ROWS)
         step = world * batch_size
         if ramp[-1][1] % step != 0:
             raise ValueError(
@@ -56,6 +58,7 @@ def batch_sizes(
         return BatchSizes(batch_size, max(1, ramp[0][1] // step), ramp[0][1], ramp)
     whole = ramp[0][1] if ramp is not None else global_batch_size
     sizes = _constant(world, batch_size, whole, grad_accum)  # type: ignore[arg-type]
+    at_least_one("batch_size", sizes[0], _MOST_ROWS)
     return BatchSizes(*sizes, ((0, sizes[2]),))
 
 
