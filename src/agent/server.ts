@@ -212,7 +212,16 @@ export class Server implements House {
     const told = [...new Map(unfit)].slice(0, 10).map(([name, why]) => `${name} (${why})`);
     if (hello.view.columns === null && told.length > 0)
       warnings.push(`fields that are no columns: ${told.join(", ")}${new Map(unfit).size > told.length ? ", …" : ""}`);
+    const scalars = new Set(columns.stored.filter(({ required }) => required).map(({ feature }) => feature));
     for (const source of sources) {
+      const { schema, totals } = source?.source.index ?? {};
+      for (const { name, present } of schema?.fields ?? []) {
+        const none = scalars.has(name) ? totals!.records - present : 0;
+        if (none > 0)
+          warnings.push(
+            `column ${name} has no value in ${none} of ${formatNumber(totals!.records, "record")}, which are bad ones (ATH_VALUE_MISSING)`,
+          );
+      }
       const missing = source?.source.index.missing;
       if (missing === undefined) continue;
       warnings.push(

@@ -63,6 +63,10 @@ export function viewLayout(schema: Schema, view: ViewRequest, file: string): Vie
       "name those that training needs with columns=",
     );
   }
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined) {
+    throw new ColumnUnknown(`column ${twice} is named twice`, { file }, "a batch has each column once");
+  }
   const columns = names.map((name) =>
     text !== undefined && (name === IDS || name === MASK)
       ? tokenized(name, text)
@@ -76,6 +80,7 @@ export function viewLayout(schema: Schema, view: ViewRequest, file: string): Vie
       storage: column.storage,
       maxLength: column.width,
       pad: String(column.name === "input_ids" || column.name === "labels" ? view.padId : 0),
+      required: column.scalar,
       rowOffset: offset,
       rowBytes: column.bytes,
     };

@@ -21,6 +21,7 @@ const BAD_RECORD: ReadonlySet<string> = new Set([
   "ATH_RECORD_TOO_LONG",
   "ATH_FEATURE_KIND",
   "ATH_VALUE_RANGE",
+  "ATH_VALUE_MISSING",
   "ATH_TEXT_RUN_TOO_LONG",
 ]);
 

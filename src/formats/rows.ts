@@ -1,14 +1,14 @@
 /**
  * Rows: typed columns of a block as stored rows in kernel memory (`types.ts` has the picture of a row).
  *
- * Contract: writes the rows whose address is not 0 and no byte outside them; a record with a fault, or with a value that its
- * column cannot hold, is told of and its row is left as it is.
+ * Contract: writes the rows whose address is not 0 and no byte outside them; a record with a fault, with a value that its
+ * column cannot hold, or without the one value of a column, is told of, and its row is not to be used.
  *
  * @example
  * const { rows, truncated, faults } = storeRows(memory.buffer, columns, block, request);
  */
 import type { AthanorError } from "../base/errors.ts";
-import { ValueRange } from "./errors.ts";
+import { valueMissing, ValueRange } from "./errors.ts";
 import { ROW_HEADER_BYTES, type BlockColumns, type BlockSamples, type Column, type StoredColumn } from "./types.ts";
 
 export interface RowsRequest {
@@ -49,6 +49,10 @@ export function storeRows(
     for (let i = 0; i < request.records; i++) {
       const row = addresses[i]!;
       if (row === 0 || faults.has(i)) continue;
+      if (column.required === true && isEmpty(field, i)) {
+        faults.set(i, valueMissing(column.feature, { file: request.file, record: request.firstRecord + i }));
+        continue;
+      }
       const bad = write(i, row);
       if (bad === CUT || (bad === undefined && field?.cut?.[i] === 1)) cut[i] = 1;
       else if (bad !== undefined) faults.set(i, outOfRange(column, bad, request, i));
@@ -70,6 +74,10 @@ export function storeRows(
     truncated += cut[i]!;
   }
   return { rows, truncated, faults };
+}
+
+function isEmpty(field: Column | undefined, i: number): boolean {
+  return field === undefined || field.ends[i] === (i === 0 ? 0 : field.ends[i - 1]);
 }
 
 const CUT = Symbol("cut");
@@ -106,7 +114,15 @@ function writerOf(buffer: ArrayBufferLike, stored: StoredColumn, column: Column 
     case "i64":
       return copier(new BigInt64Array(buffer), wide(column?.values), stored, begin, end, BigInt(stored.pad), always);
     case "f32":
-      return copier(new Float32Array(buffer), floats(column?.values), stored, begin, end, Number(stored.pad), always);
+      return copier(
+        new Float32Array(buffer),
+        floats(column?.values),
+        stored,
+        begin,
+        end,
+        Number(stored.pad),
+        fitsFloat,
+      );
   }
 }
 
@@ -142,11 +158,23 @@ function copier<Source extends Values<Value>, Value extends number | bigint>(
   };
 }
 
+/** Greatest finite float32; values up to half a step above it still round to it. */
+const MAX_FLOAT = 3.4028234663852886e38;
 const always = (): undefined => undefined;
 
 function fits32(values: Int32Array | Float64Array, from: number, to: number): number | undefined {
   if (values instanceof Int32Array) return undefined;
   for (let at = from; at < to; at++) if (values[at]! !== (values[at]! | 0)) return values[at];
+  return undefined;
+}
+
+/** No finite value is delivered as an infinity. */
+function fitsFloat(values: Float32Array | Float64Array | Int32Array, from: number, to: number): number | undefined {
+  if (!(values instanceof Float64Array)) return undefined;
+  for (let at = from; at < to; at++) {
+    if (Math.abs(values[at]!) > MAX_FLOAT && Number.isFinite(values[at]!) && !Number.isFinite(Math.fround(values[at]!)))
+      return values[at];
+  }
   return undefined;
 }
 
@@ -170,11 +198,13 @@ function floats(values: Column["values"] | undefined): Float32Array | Float64Arr
 }
 
 function outOfRange(column: StoredColumn, value: bigint | number, request: RowsRequest, i: number): AthanorError {
+  const what = `feature ${JSON.stringify(column.feature)}: value ${value}`;
+  const where = { file: request.file, record: request.firstRecord + i };
+  if (column.storage === "f32") {
+    const remedy = "write a smaller value, or leave the column out with columns=";
+    return new ValueRange(`${what} does not fit float32, as which fractions are delivered`, where, remedy);
+  }
   const rule =
     column.storage === "prefix" ? "breaks the mask, which must be ones followed by zeros" : "does not fit int32";
-  return new ValueRange(
-    `feature ${JSON.stringify(column.feature)}: value ${value} ${rule}`,
-    { file: request.file, record: request.firstRecord + i },
-    "run `athanor index` again: the shard has changed",
-  );
+  return new ValueRange(`${what} ${rule}`, where, "run `athanor index` again: the shard has changed");
 }

@@ -158,6 +158,8 @@ export interface StoredColumn {
   maxLength: number;
   /** int64 value (decimal) or float that fills a row behind its last value. */
   pad: string;
+  /** A record without a value is a bad one: nothing would tell the padding from a value. @default false */
+  required?: boolean;
   /** Byte offset in the stored row, behind the 32-byte row header. 8-byte aligned. */
   rowOffset: number;
   /** Bytes in the stored row. */
@@ -362,7 +364,7 @@ export interface ColumnFormat extends FormatBase {
   readonly selfReading?: boolean;
   /** Its shards are nothing but tokens, which a view cuts into samples. */
   readonly tokens?: TokenFormat;
-  /** Loads what decoding needs (WebAssembly of codecs); once a thread, before the first `columns`. */
+  /** Loads what decoding needs (WebAssembly of codecs), once a thread; asked before each `columns`: what failed is tried again. */
   ready?(): Promise<void>;
   /**
    * Decodes `fields` (names of the schema) of a block. A fault of one record goes into `faults`; one of the block (a page that

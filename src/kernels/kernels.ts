@@ -3,6 +3,7 @@ import {
   FAULT_KIND,
   FAULT_LENGTH_CRC,
   FAULT_MALFORMED,
+  FAULT_MISSING,
   FAULT_NOT_PREFIX,
   FAULT_PAYLOAD_CRC,
   FAULT_RANGE,
@@ -46,6 +47,8 @@ export const FAULT = {
   /** statsExamples: a feature that the table does not list. */
   unknownFeature: FAULT_UNKNOWN_FEATURE,
   sequenceExample: FAULT_SEQUENCE_EXAMPLE,
+  /** A column of one value has none in this record. */
+  missing: FAULT_MISSING,
 } as const;
 
 /** Result of a kernel that can fail; offsets count from the `ptr` (or `raw`) given to the kernel. */

@@ -10,6 +10,7 @@ import {
   FAULT_KIND,
   FAULT_LENGTH_CRC,
   FAULT_MALFORMED,
+  FAULT_MISSING,
   FAULT_NOT_PREFIX,
   FAULT_PAYLOAD_CRC,
   FAULT_RANGE,
@@ -387,15 +388,17 @@ export class Twin implements Kernels {
       for (let c = first; c < first + this.u32(feature + 12); c++) {
         const column = plan + PLAN_HEADER + features * PLAN_FEATURE + c * PLAN_COLUMN;
         this.column = this.u32(column + 12);
-        this.decodeColumn(column, row + this.u32(column + 8));
-        seen.add(c);
+        const values = this.decodeColumn(column, row + this.u32(column + 8));
+        // Of several features of one name the last one counts.
+        if (values === 0 && this.u32(column + 24) !== 0) seen.delete(c);
+        else seen.add(c);
       }
       this.column = -1;
       return;
     }
   }
 
-  private decodeColumn(column: number, out: number): void {
+  private decodeColumn(column: number, out: number): number {
     const storage = this.u32(column);
     const max = this.u32(column + 4);
     const wanted = storage === STORAGE_LENGTH ? 0 : storage === STORAGE_F32 ? KIND_FLOAT : KIND_INT64;
@@ -421,6 +424,7 @@ export class Twin implements Kernels {
     if (kind !== 0 && wanted !== 0 && kind !== wanted) this.fail(FAULT_KIND, start, kind, wanted);
     if (count > max) this.cut = true;
     this.finish(column, out, Math.min(count, max));
+    return count;
   }
 
   private append(
@@ -481,7 +485,12 @@ export class Twin implements Kernels {
     this.ones = 0;
     for (let c = 0; c < this.u32(plan + 4); c++) {
       const column = first + c * PLAN_COLUMN;
-      if (!seen.has(c)) this.finish(column, row + this.u32(column + 8), 0);
+      if (seen.has(c)) continue;
+      if (this.u32(column + 24) !== 0) {
+        this.column = this.u32(column + 12);
+        this.fail(FAULT_MISSING, this.recordAt, 0, 1);
+      }
+      this.finish(column, row + this.u32(column + 8), 0);
     }
   }
 }

@@ -676,3 +676,26 @@ test("twin and WebAssembly gather the same statistics, also of damaged payloads"
     { numRuns: 500 },
   );
 });
+
+test("a required column without a value is a fault of its record, the last of two features counts: it was padding, a zero", () => {
+  const one: StoredColumn = { ...COLUMNS[0]!, maxLength: 1, required: true };
+  const column = { ...one, name: "w", feature: "w", rowOffset: 40 };
+  const ids = (...values: bigint[]): [string, { kind: "int64"; values: bigint[] }] => [
+    "ids",
+    { kind: "int64", values },
+  ];
+  const w: typeof ids = (...values) => ["w", { kind: "int64", values }];
+  const good = example([ids(5n), w(6n)]);
+  for (const [bad, number] of [
+    [example([w(6n)]), 0],
+    [example([ids(5n)]), 1],
+    [example([ids(), w(6n)]), 0],
+    [example([ids(5n), w(6n), ids()]), 0],
+  ] as const) {
+    const { fault, rows } = decodeBoth(concat(frame(good), frame(bad), frame(good)), 3, { columns: [one, column] });
+    assert.deepEqual([rows, fault?.code, fault?.record, fault?.column], [1, FAULT.missing, 1, number]);
+    assert.equal(fault?.recordOffset, frame(good).length);
+  }
+  const again = decodeBoth(frame(example([ids(), ids(5n), w(6n)])), 1, { columns: [one, column] });
+  assert.deepEqual([again.rows, again.fault], [1, undefined]);
+});

@@ -13,6 +13,7 @@ import {
   RecordTooLong,
   RecordTruncated,
   Unsupported,
+  valueMissing,
   ValueRange,
 } from "../errors.ts";
 
@@ -85,6 +86,8 @@ export function faultError(fault: KernelFault, place: FaultPlace): AthanorError 
         where,
         "run `athanor index` again: the shard has changed",
       );
+    case FAULT.missing:
+      return valueMissing(place.feature ?? "", where);
     case FAULT.sequenceExample:
       return new Unsupported(
         "the payload is a tf.train.SequenceExample, expected tf.train.Example",

@@ -46,6 +46,7 @@ function encodeColumn(view: DataView, at: number, column: StoredColumn, number: 
   view.setUint32(at + 4, column.maxLength, true);
   view.setUint32(at + 8, column.rowOffset, true);
   view.setUint32(at + 12, number, true);
+  view.setUint32(at + 24, column.required === true ? 1 : 0, true);
   if (column.storage === "i32") view.setInt32(at + 16, Number(column.pad), true);
   if (column.storage === "i64") view.setBigInt64(at + 16, BigInt(column.pad), true);
   if (column.storage === "f32") view.setFloat32(at + 16, Number(column.pad), true);

@@ -1,8 +1,9 @@
 // decodeExamples: frames → CRC → Example → stored rows, one call for a whole block.
-import { clearFault, fault, inColumn, inRecord } from "./fault";
+import { clearFault, fault, faultRecordAt, inColumn, inRecord } from "./fault";
 import { frame, payloadBytes } from "./frames";
 import {
   FAULT_KIND,
+  FAULT_MISSING,
   KIND_BYTES,
   KIND_FLOAT,
   KIND_INT64,
@@ -33,6 +34,8 @@ export let truncatedRows: u32 = 0;
 /** Column currently decoded: bits of columns that have their value, and whether a list of this row was cut. */
 let seen: u64 = 0;
 let cut: bool = false;
+/** Values of the column that was decoded last. */
+let values: u32 = 0;
 
 export function decodeExamples(
   raw: usize,
@@ -59,7 +62,7 @@ export function decodeExamples(
       seen = 0;
       cut = false;
       if (!decodeExample(payload, behind, plan, row)) return;
-      padMissing(plan, row);
+      if (!padMissing(plan, row)) return;
       store<u64>(row, shardKey);
       store<u64>(row, <u64>firstRecord + i, 8);
       store<u64>(row, cut ? (<u64>1) << 32 : 0, 16);
@@ -159,7 +162,10 @@ function decodeFeature(plan: usize, row: usize): bool {
       const column = plan + PLAN_HEADER + features * PLAN_FEATURE + c * PLAN_COLUMN;
       inColumn(load<i32>(column, 12));
       if (!decodeColumn(column, row + load<u32>(column, 8), value, behind)) return false;
-      seen |= (<u64>1) << c;
+      // Of several features of one name the last one counts.
+      const bit = (<u64>1) << c;
+      if (values == 0 && load<u32>(column, 24) != 0) seen &= ~bit;
+      else seen |= bit;
     }
     inColumn(-1);
     return true;
@@ -205,6 +211,7 @@ function decodeColumn(column: usize, out: usize, p: usize, end: usize): bool {
     return false;
   }
   if (<u32>count > max) cut = true;
+  values = count;
   finish(column, out, min<u32>(count, max));
   return true;
 }
@@ -260,13 +267,18 @@ function finish(column: usize, out: usize, count: u32): void {
   }
 }
 
-function padMissing(plan: usize, row: usize): void {
+function padMissing(plan: usize, row: usize): bool {
   const columns = load<u32>(plan, 4);
   const first = plan + PLAN_HEADER + load<u32>(plan) * PLAN_FEATURE;
   openPrefix();
   for (let c: u32 = 0; c < columns; c++) {
     if ((seen >>> c) & 1) continue;
     const column = first + c * PLAN_COLUMN;
+    if (load<u32>(column, 24) != 0) {
+      inColumn(load<i32>(column, 12));
+      return fault(FAULT_MISSING, faultRecordAt, 0, 1) != 0;
+    }
     finish(column, row + load<u32>(column, 8), 0);
   }
+  return true;
 }

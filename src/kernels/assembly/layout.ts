@@ -12,7 +12,7 @@
  * Plan of decodeExamples (read only, may be shared between threads):
  *   0  u32 features │ u32 columns │ 8 bytes 0
  *   16 features × 16 B { u32 name (offset in the plan) │ u32 name bytes │ u32 first column │ u32 columns }
- *   .. columns × 32 B  { u32 storage │ u32 maxLength │ u32 rowOffset │ u32 number in the request │ 8 B pad value │ 8 bytes 0 }
+ *   .. columns × 32 B  { u32 storage │ u32 maxLength │ u32 rowOffset │ u32 number in the request │ 8 B pad value │ u32 1: each record must have a value │ 4 bytes 0 }
  *   .. names
  *
  * Table of statsExamples (written by the kernel; one caller at a time):
@@ -71,6 +71,7 @@ export const FAULT_RANGE = 7;
 export const FAULT_NOT_PREFIX = 8;
 export const FAULT_UNKNOWN_FEATURE = 9;
 export const FAULT_SEQUENCE_EXAMPLE = 10;
+export const FAULT_MISSING = 11;
 
 /** Payload bytes of the longest record: with its 16 bytes of frame it stays below 2 GiB. */
 export const MAX_PAYLOAD = 2147483631;

@@ -20,6 +20,7 @@ from .example import Feature, example_of
 from .tfrecord import Batch
 
 MASK = "attention_mask"
+MISSING = "has no value in this record, and one in others (null, or left out)"
 _MAX_COLUMNS = 64
 _STORED = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "prefix": np.uint32, "length": np.uint32}
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -67,6 +68,8 @@ class Column:
         count, values = (0, None) if feature is None else (feature.size, feature.values)
         if feature is not None and wanted and feature.kind != wanted:
             return False, f"holds a list of {feature.kind}, expected {wanted}"
+        if self.scalar and count == 0:
+            return False, MISSING
         kept = min(count, self.width)
         if self.storage == "length":
             target[row] = kept
@@ -161,13 +164,18 @@ class Rows:
         `strict`, ATH_ROW_TOO_LONG."""
         wrong = self.put(key, batch.record + i, 0, example_of(file, batch, i, self._names))
         if wrong:
+            code, remedy = "ATH_VALUE_RANGE", "run `athanor index` again: the shard has changed"
+            if wrong.endswith(MISSING):
+                code, remedy = "ATH_VALUE_MISSING", "write a value there, or leave the column out with columns="
+            elif " holds " in wrong:
+                code = "ATH_FEATURE_KIND"
             raise AthanorError(
-                "ATH_FEATURE_KIND" if " holds " in wrong else "ATH_VALUE_RANGE",
+                code,
                 wrong,
                 file=file,
                 record=batch.record + i,
                 byte_offset=batch.record_offset(i),
-                remedy="run `athanor index` again: the shard has changed",
+                remedy=remedy,
             )
         if strict and self.truncated[self._filled - 1]:
             raise AthanorError(

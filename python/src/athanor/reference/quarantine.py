@@ -25,6 +25,7 @@ CONTENT = frozenset(
         "ATH_RECORD_TOO_LONG",
         "ATH_FEATURE_KIND",
         "ATH_VALUE_RANGE",
+        "ATH_VALUE_MISSING",
     }
 )
 _MAX_PAYLOAD = 2**31 - 17
