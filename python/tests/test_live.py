@@ -257,6 +257,17 @@ def test_r1_killed_agent_is_a_pause_with_nothing_lost(data: dict[str, str], run_
     assert proof_total(str(tmp_path / "killed")) == proof_total(str(tmp_path / "whole"))
 
 
+@pytest.mark.parametrize("agent", ["auto", "none"])
+def test_a_proof_names_the_data_that_it_is_of(data: dict[str, str], tmp_path: Path, agent: str) -> None:
+    with Loader(data["66"], batch_size=16, columns=["id"], proof_dir=tmp_path / "proof", agent=agent) as loader:
+        next(iter(loader))
+        view = loader.state_dict()["sources"][0]["view"]
+    (proof,) = (tmp_path / "proof").iterdir()
+    header = json.loads(proof.read_text().splitlines()[0])
+    manifest = json.loads((Path(data["66"]) / ".athanor" / "manifest.json").read_text())
+    assert header["data"] == {view: manifest["fingerprint"]} and header["view"] == view
+
+
 def test_r1_with_workers(data: dict[str, str], run_dir: Path) -> None:
     torch_data = pytest.importorskip("torch.utils.data")
     from athanor.torch import AthanorDataset

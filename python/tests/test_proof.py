@@ -59,7 +59,7 @@ def test_a_clock_that_was_set_back_between_launches(tmp_path: Path, monkeypatch:
     now = 1_800_000_000 * 10**9
     for start, back, key in ((0, 0, 1), (4, 3600 * 10**9, 2), (4, 7200 * 10**9, 3)):
         monkeypatch.setattr("athanor._proof.time.time_ns", lambda moment=now - back: moment)
-        proof = ProofFile(str(tmp_path), 0, 1, start, "v", {})
+        proof = ProofFile(str(tmp_path), 0, 1, start, "v", {}, {})
         for position in range(start, 8):
             proof.add(position, identities([(position, key, position, 0, 1)]))
         proof.close()
@@ -91,7 +91,7 @@ def test_damage_is_an_error_with_its_place(tmp_path: Path) -> None:
 
 
 def test_two_files_never_share_a_name(tmp_path: Path) -> None:
-    files = [ProofFile(str(tmp_path), 0, 1, 0, "v", {}) for _ in range(5)]
+    files = [ProofFile(str(tmp_path), 0, 1, 0, "v", {}, {}) for _ in range(5)]
     assert len({file.path for file in files}) == 5
     for file in files:
         file.close()
@@ -100,7 +100,7 @@ def test_two_files_never_share_a_name(tmp_path: Path) -> None:
 
 def test_a_full_disk_cuts_a_line_short_and_the_batch_is_asked_for_again(tmp_path: Path) -> None:
     rows = np.array([[0, 1, 2, 1 << 32]], np.uint64)
-    proof = ProofFile(str(tmp_path), 0, 1, 0, "v", {})
+    proof = ProofFile(str(tmp_path), 0, 1, 0, "v", {}, {})
     proof.add(0, rows)
     least, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (Path(proof.path).stat().st_size + 20, most))

@@ -319,6 +319,8 @@ function sourcesText({ entries }: PlannedOrder, group: Group, present: OrderSegm
     lanes,
     window,
     extent: extentBlocks,
+    // For the proof: which data it is of, whatever view of it.
+    data: group.view.sources[number]?.source.index.fingerprint ?? null,
   }));
 }
 

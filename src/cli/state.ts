@@ -21,6 +21,7 @@ interface VerifyFlags {
   ledger?: string;
   skipped: PositionRange[];
   maxLength?: number;
+  otherData?: boolean;
 }
 
 export function register(program: Command): void {
@@ -62,6 +63,7 @@ export function register(program: Command): void {
     .option("--index-dir <dir>", "where the index lies when the data is read-only")
     .option("--ledger <dir>", "folder of the ledger of replaced records (default: that of the proof files)")
     .option("--max-length <n>", "of samples cut out of tokens, where it is above 131073", whole)
+    .option("--other-data", "also compare with data of another fingerprint: compressed anew, or repaired")
     .option("--skipped <from:to>", "positions that `state skip` left out; may be given again", range, [])
     .action(async (run: string, flags: VerifyFlags, command: Command) => {
       const given = flags.state === undefined ? undefined : (await readState(flags.state)).state;
@@ -73,6 +75,7 @@ export function register(program: Command): void {
           ledger: flags.ledger,
           skipped: flags.skipped,
           maxLength: flags.maxLength,
+          otherData: flags.otherData,
         }),
       );
       await printLine(

@@ -31,6 +31,8 @@ export interface VerifyRunOptions extends IndexPlace {
   ledger?: string | undefined;
   /** Of views over tokens whose rows are longer than 131073, which is not found by itself. */
   maxLength?: number | undefined;
+  /** Compares also with data of another fingerprint than the proof names: compressed anew, or repaired. @default false */
+  otherData?: boolean | undefined;
   /** Left out on purpose. @default none */
   skipped?: readonly PositionRange[];
 }
@@ -54,7 +56,7 @@ export async function verifyRun(
     );
   }
   const entries = entriesOf(state);
-  const sets = await setsOf(entries, data, options);
+  const sets = await setsOf(entries, data, options.otherData === true ? new Map() : proof.data, options);
   const parts = await Promise.all(
     entries.map(async (entry, number) => {
       const { lanes, window, extentBlocks, shuffle } = entry;
@@ -77,6 +79,7 @@ export async function verifyRun(
 async function setsOf(
   entries: readonly SourceEntry[],
   data: string | ReadonlyMap<string, string>,
+  proven: Proof["data"],
   options: VerifyRunOptions,
 ): Promise<DatasetIndex[]> {
   const sets = new Map<string, DatasetIndex[]>();
@@ -97,11 +100,21 @@ async function setsOf(
   }
   return await Promise.all(
     entries.map(async ({ name, view, samples }) => {
-      for (const set of sets.get(name)!) {
+      const known = sets.get(name)!;
+      const expected = proven.get(view);
+      const same = known.filter(({ fingerprint }) => expected === undefined || fingerprint === expected);
+      const [index] = known;
+      if (same.length === 0) {
+        throw new ProofMismatch(
+          `the run was over other data of source ${name}: found fingerprint ${index!.fingerprint}, expected ${expected}`,
+          { file: index!.root },
+          "name the data that the run was trained on; for a copy that was compressed anew or repaired give --other-data",
+        );
+      }
+      for (const set of same) {
         const found = await samplesOfView(set, view, options.storage, options.maxLength);
         if (found?.totals.records === samples) return found;
       }
-      const [index] = sets.get(name)!;
       throw new ProofMismatch(
         `the run was over ${samples} samples of source ${name}, ${
           sampleRules(index!).includes("record") ? `the index has ${index!.totals.records}` : "no view of the data has"

@@ -44,6 +44,8 @@ export interface Proof {
   tornLines: number;
   /** View fingerprints named by the headers. */
   views: string[];
+  /** Fingerprints of the data by those of its views, as far as the headers name them. */
+  data: ReadonlyMap<string, string>;
   /** States carried by the headers, as written, the latest last. */
   states: unknown[];
 }
@@ -82,6 +84,7 @@ const Header = z.object({
   start: decimal,
   time: z.number(),
   view: z.string(),
+  data: z.record(z.string(), z.string()).optional(),
   state: z.unknown().optional(),
 });
 const Line = z.object({ position: decimal, rows: z.number().int().min(0), sum: decimal });
@@ -116,6 +119,7 @@ interface Session {
 export function readProof(files: readonly ProofText[]): Proof {
   const parts: Part[] = [];
   const views = new Set<string>();
+  const data = new Map<string, string>();
   const states = new Map<string, { time: number; state: unknown }>();
   let tornLines = 0;
   for (const { name, text } of files) {
@@ -138,6 +142,7 @@ export function readProof(files: readonly ProofText[]): Proof {
         part = { file: name, rank, world, time, start: place(value.start, name, i + 1), number: 0, lines: [] };
         parts.push(part);
         views.add(value.view);
+        for (const [view, fingerprint] of Object.entries(value.data ?? {})) data.set(view, fingerprint);
         if (value.state !== undefined) {
           const key = JSON.stringify(orderOf(value.state));
           if ((states.get(key)?.time ?? -1) < time) states.set(key, { time, state: value.state });
@@ -163,6 +168,7 @@ export function readProof(files: readonly ProofText[]): Proof {
     supersededLines: supersededLines + merged.supersededLines,
     tornLines,
     views: [...views],
+    data,
     states: [...states.values()].sort((a, b) => a.time - b.time).map(({ state }) => state),
   };
 }

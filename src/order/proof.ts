@@ -5,7 +5,7 @@
  * bytes (little-endian) of SHA-256 of `source name \0 relative shard path`. A rank appends to
  * `proof/RANK-START.jsonl` one header and one line a step:
  *
- *   {"version":1,"rank":0,"world":2,"start":"0","time":1764581045123,"view":"32 hex"}
+ *   {"version":1,"rank":0,"world":2,"start":"0","time":1764581045123,"view":"32 hex","data":{"32 hex":"32 hex"}}
  *   {"position":"0","rows":32,"sum":"1234"}       position: first of the step; sum mod 2^64 over this rank's rows
  *
  * So the sum over ranks of a step's lines is that of the positions [position, position + rows): it does not

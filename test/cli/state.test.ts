@@ -83,7 +83,7 @@ test("state verify recomputes a run over an epoch border and a resume from the i
   );
 });
 
-test("state verify names the first step that differs, a hole, and another view", () => {
+test("state verify names the first step that differs, a hole, another view, and other data", () => {
   const file = join(run, "proof", readdirSync(join(run, "proof")).sort()[0]!);
   const good = readFileSync(file, "utf8");
   const fails = (text: string, code: string, message: RegExp) => {
@@ -100,6 +100,19 @@ test("state verify names the first step that differs, a hole, and another view",
   );
   fails(good.replace(/{"position":"36"[^\n]*\n/, ""), "ATH_PROOF_MISMATCH", /no proof for positions 36 to 47/);
   fails(good.replace(`"view":"0123`, `"view":"f123`), "ATH_PROOF_MISMATCH", /another view/);
+  const other = "f".repeat(32);
+  const named = good.replace(`"state":`, `"data":{"${view.fingerprint}":"${other}"},"state":`);
+  fails(
+    named,
+    "ATH_PROOF_MISMATCH",
+    new RegExp(`other data of source source: found fingerprint \\w{32}, expected ${other}`),
+  );
+  assert.equal(athanor("state", "verify", run, "--data", data, "--other-data").status, 0);
+  const { fingerprint } = JSON.parse(readFileSync(join(data, ".athanor", "manifest.json"), "utf8")) as {
+    fingerprint: string;
+  };
+  writeFileSync(file, named.replace(other, fingerprint));
+  assert.equal(athanor("state", "verify", run, "--data", data).status, 0);
   fails(good.replace('"seed":"77"', '"seed":"78"'), "ATH_PROOF_MISMATCH", /2 different orders/);
   fails(good.replace('"position":"36"', '"position":36'), "ATH_PROOF_INVALID", /position/);
   writeFileSync(file, good);

@@ -134,7 +134,7 @@ def test_evaluations_and_proofs_that_differ_are_seen(tmp_path: Path) -> None:
     with pytest.raises(Wrong, match="evaluation after step 10"):
         checks.check_evaluations(tmp_path, [generation], 10, 10, 4)
     for name, last in (("a", 4), ("b", 4), ("c", 5)):
-        proof = ProofFile(str(tmp_path / name), 0, 1, 0, "v", {})
+        proof = ProofFile(str(tmp_path / name), 0, 1, 0, "v", {}, {})
         for step in range(4):
             proof.add(step, np.array([[step, 0, last if step == 3 else step, 1 << 32]], np.uint64))
         proof.close()

@@ -30,6 +30,7 @@ class Identities:
         self._rank = rank
         self._world = world
         self._mixed = mixed
+        self._data: dict[str, str] = {}  # fingerprints of the data, by those of its views
         self.delivered: dict[str, int] = {}  # samples by source, of a mix
         self._proof: ProofFile | None = None
 
@@ -38,11 +39,14 @@ class Identities:
         """Must they be copied out of the slots?"""
         return self._columns or self._padded or self._mixed or self._proof_dir is not None
 
-    def refuse_taken(self, columns: list[str]) -> None:
-        """Columns of the data that those made here would overwrite."""
+    def opened(self, view: dict[str, Any]) -> None:
+        """`view`: what the session answered. Refuses columns of the data that those made here would overwrite."""
+        columns = {str(column["name"]) for column in view["columns"]}
+        named = zip(view["state"]["sources"], view["sources"])
+        self._data = {str(entry["view"]): str(source["data"]) for entry, source in named if source.get("data")}
         own = ["_source", *(name for name, _ in _COLUMNS)] if self._columns else []
         own += ["valid"] if self._padded else []
-        taken = sorted(set(own) & set(columns))
+        taken = sorted(set(own) & columns)
         if taken:
             raise ValueError(f"columns must not hold {', '.join(taken)}, which the loader adds itself: name the others")
 
@@ -72,7 +76,7 @@ class Identities:
         if self._proof is None or self._proof.pid != os.getpid():
             view_of = str(state["sources"][0]["view"])
             start = _state.at(state, position)
-            self._proof = ProofFile(self._proof_dir, self._rank, self._world, position, view_of, start)
+            self._proof = ProofFile(self._proof_dir, self._rank, self._world, position, view_of, self._data, start)
         self._proof.add(position, ids)
 
     def _count(self, ids: np.ndarray[Any, np.dtype[np.uint64]], names: list[str]) -> None:

@@ -1,7 +1,9 @@
 """Proof of what a rank handed out: one line a step, `proof/RANK-START.jsonl` (design §4.4.12).
 
-    {"version":1,"rank":0,"world":2,"start":"0","time":1700000000000,"view":"32 hex","state":{…}}  first line
-    {"position":"0","rows":32,"sum":"1234"}                                                         one a step, flushed
+    {"version":1,"rank":0,"world":2,"start":"0","time":1700000000000,"view":"32 hex","data":{…},"state":{…}}  first line
+    {"position":"0","rows":32,"sum":"1234"}                                                     one a step, flushed
+
+`data`: fingerprints of the data, by those of its views in the state.
 
 `sum` adds, modulo 2^64, a hash of (position, shard key, record, token) over the rows with valid ≠ 0, so sums over ranks
 do not depend on world size. On resume, older lines at or after the loaded position are superseded, not erased.
@@ -54,7 +56,9 @@ def step_sum(identities: U64) -> tuple[int, int]:
 class ProofFile:
     """Appends lines; each is flushed to the kernel, so that it outlives a killed process."""
 
-    def __init__(self, folder: str, rank: int, world: int, start: int, view: str, state: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: str, rank: int, world: int, start: int, view: str, data: dict[str, str], state: dict[str, Any]
+    ) -> None:
         self.pid = os.getpid()
         self._bytes = 0  # of whole lines
         try:
@@ -84,6 +88,7 @@ class ProofFile:
                 "start": str(start),
                 "time": moment,
                 "view": view,
+                "data": data,
                 "state": state,
             }
         )

@@ -231,7 +231,7 @@ class Run:
             return epochs
         view = self._live().view(self._state, override)
         epochs = Epochs.of_view(view, self.world_size * self.batch_size)
-        self._identities.refuse_taken([str(column["name"]) for column in view["columns"]])
+        self._identities.opened(view)
         if self._state is not None and self._implicit_global_batch:
             say_if_steps_change(self.rank, _state.batch_size_of(self._state), epochs)
         self._samples = int(view["samples"])

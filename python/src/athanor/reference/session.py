@@ -54,6 +54,7 @@ class DirectSession:
                 "lanes": joined.how.lanes,
                 "window": joined.how.window,
                 "extent": joined.how.extent,
+                "data": view.data_of(number),
             }
             for number, joined in enumerate(run.sources)
         ]

@@ -86,6 +86,11 @@ class View:
                 raise self._behind(number, position)
         self._reached = position
 
+    def data_of(self, number: int) -> str | None:
+        """Fingerprint of the data that a source of the run is of; None: not in this job any more."""
+        source = self._set(number)
+        return None if source is None else source.index.fingerprint
+
     def held(self, number: int) -> bool:
         source, joined = self._set(number), self.run.sources[number]
         return source is not None and is_held(source.totals, joined.how, share(self._options, self._weight(number)))
