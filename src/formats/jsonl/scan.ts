@@ -8,6 +8,7 @@
  * @example
  * for await (const { records, columns } of scan(shard, { kernels })) …
  */
+import type { AthanorError } from "../../base/errors.ts";
 import { NotFormat, RecordMalformed, RecordTooLong, RecordTruncated } from "../errors.ts";
 import type { Encoding, IndexOptions, ScanEnd, ScannedBlock, Segment, ShardFiles } from "../types.ts";
 import { BLOCK_BYTES, RESTART_EVERY } from "../types.ts";
@@ -55,8 +56,8 @@ class Walk {
   private layout: Layout = "lines";
   private records = 0;
   private line = 1;
-  /** What ends the scan once all before it has come out. */
-  private fault: unknown;
+  /** What ends the scan once all before it has come out; of the record behind those. */
+  private fault: ((record: number) => AthanorError) | undefined;
 
   constructor(source: Source, file: string, path: string) {
     this.window = new Window(source);
@@ -67,8 +68,8 @@ class Walk {
   async *blocks(): AsyncGenerator<ScannedBlock, void> {
     const start = await this.open();
     if (start !== undefined) yield* this.layout === "lines" ? this.lines(start) : this.array(start);
-    const fault = this.fault ?? this.window.failure;
-    if (fault !== undefined) throw fault;
+    if (this.fault !== undefined) throw this.fault(this.records);
+    if (this.window.failure !== undefined) throw this.window.failure;
   }
 
   finish(encoding: Encoding, crc32c: number): ScanEnd {
@@ -240,27 +241,30 @@ class Walk {
   }
 
   private malformed(what: string, at: number): undefined {
-    this.fault ??= new RecordMalformed(
-      `no valid JSON array: ${what}`,
-      { file: this.file, byteOffset: at },
-      "the file is damaged, or no JSON array: copy or write it again",
-    );
+    this.fault ??= (record) =>
+      new RecordMalformed(
+        `no valid JSON array: ${what}`,
+        { file: this.file, record, byteOffset: at },
+        "the file is damaged, or no JSON array: copy or write it again",
+      );
   }
 
-  private cut(): unknown {
-    return new RecordTruncated(
-      "the JSON array is not closed: the file is cut short",
-      { file: this.file, byteOffset: this.window.to },
-      "the file was not copied to its end: copy it again",
-    );
+  private cut(): Walk["fault"] {
+    return (record) =>
+      new RecordTruncated(
+        "the JSON array is not closed: the file is cut short",
+        { file: this.file, record, byteOffset: this.window.to },
+        "the file was not copied to its end: copy it again",
+      );
   }
 
-  private tooLong(begin: number): unknown {
-    return new RecordTooLong(
-      `a record of more than ${MAX_RECORD_BYTES} bytes`,
-      { file: this.file, byteOffset: begin },
-      "split it, or check whether the file is JSON Lines at all",
-    );
+  private tooLong(begin: number): Walk["fault"] {
+    return (record) =>
+      new RecordTooLong(
+        `a record of more than ${MAX_RECORD_BYTES} bytes`,
+        { file: this.file, record, byteOffset: begin },
+        "split it, or check whether the file is JSON Lines at all",
+      );
   }
 }
 

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
+import type { AthanorError } from "../../../src/base/errors.ts";
 import { jsonl } from "../../../src/formats/jsonl/format.ts";
 import { detectFormat } from "../../../src/formats/registry.ts";
 import type { BlockColumns, ScannedBlock } from "../../../src/formats/types.ts";
@@ -247,5 +248,19 @@ test("an empty file that was compressed is of the format of its name, as one tha
   ] as const) {
     assert.equal(detectFormat(gzipSync(""), name)?.format.name, format, name);
     assert.equal(detectFormat(new Uint8Array(0), name.replace(".gz", ""))?.format.name, format, name);
+  }
+});
+
+test("what is wrong between the elements of an array is of the record behind those before: it named none", async () => {
+  for (const [json, record, byteOffset] of [
+    ['[{"a":1},{"a":2}, ,{"a":3}]', 2, 18],
+    ['[{"a":1} {"a":2}]', 1, 9],
+    ['[{"a":1},{"a":2}', 2, 16],
+    ['[{"a":1},{"a":2}] x', 2, 18],
+  ] as const) {
+    await assert.rejects(scanShard(jsonl, shardOf("a.json", Buffer.from(json))), (error: AthanorError) => {
+      assert.deepEqual([error.where.record, error.where.byteOffset], [record, byteOffset], json);
+      return true;
+    });
   }
 });
