@@ -13,7 +13,7 @@ import { buildIndex } from "./index-build.ts";
 import { openIndex } from "./index-read.ts";
 import { readRecords } from "./records.ts";
 import { findShard } from "./shard-scan.ts";
-import { sampleIndex, sampleRule } from "./samples.ts";
+import { sampleIndex, sampleRule, sampleRules } from "./samples.ts";
 import type { DatasetIndex } from "./types.ts";
 
 export interface InspectOptions {
@@ -62,7 +62,15 @@ export async function inspect(source: string, options: InspectOptions): Promise<
   const samples: Inspection["samples"] = [];
   for await (const { values } of readRecords(source, { ...options, to: options.samples })) samples.push(values);
   const reading = index.totals.records === 0 ? undefined : await readingPlan(index, options.storage);
-  return { index, indexed: stored !== undefined, reading, samples };
+  return { index: withElements(index), indexed: stored !== undefined, reading, samples };
+}
+
+/** Records of a stream of tokens are its elements, of one value each; the index has such a field as one list of them all. */
+function withElements(index: DatasetIndex): DatasetIndex {
+  const rules = sampleRules(index);
+  if (rules.includes("record") || rules.includes("document") || index.totals.records === 0) return index;
+  const fields = index.schema.fields.map((field) => ({ ...field, minLength: 1, maxLength: 1 }));
+  return { ...index, schema: { ...index.schema, fields } };
 }
 
 async function scan(source: string, options: InspectOptions): Promise<DatasetIndex> {

@@ -5,7 +5,7 @@
  * const encoding = compression(head);
  * const inside = encoding === undefined ? undefined : inflateHead(head, encoding);
  */
-import { constants, gunzipSync, inflateSync } from "node:zlib";
+import { constants, gunzipSync, inflateRawSync, inflateSync } from "node:zlib";
 
 /** By the first two bytes. */
 export function compression(head: Uint8Array): "gzip" | "zlib" | undefined {
@@ -25,6 +25,25 @@ export function inflateHead(head: Uint8Array, encoding: "gzip" | "zlib", whole =
   try {
     return encoding === "gzip" ? gunzipSync(head, options) : inflateSync(head, options);
   } catch {
+    return whole ? undefined : firstMember(head, encoding, options);
+  }
+}
+
+/** What stands behind the first stream, or in its checksum, may be wrong: its content is there all the same. */
+function firstMember(head: Uint8Array, encoding: "gzip" | "zlib", options: object): Uint8Array | undefined {
+  try {
+    const content = inflateRawSync(head.subarray(encoding === "gzip" ? gzipHeader(head) : 2), options);
+    return content.length > 0 ? content : undefined;
+  } catch {
     return undefined;
   }
+}
+
+/** Bytes of a gzip header (RFC 1952 §2.3). */
+function gzipHeader(head: Uint8Array): number {
+  const flags = head[3] ?? 0;
+  let at = 10;
+  if ((flags & 4) !== 0) at += 2 + (head[at] ?? 0) + 256 * (head[at + 1] ?? 0);
+  for (const text of [8, 16]) if ((flags & text) !== 0) at = head.indexOf(0, at) + 1 || head.length;
+  return (flags & 2) !== 0 ? at + 2 : at;
 }

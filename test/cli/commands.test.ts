@@ -4,6 +4,7 @@ import { mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, writeFile
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { idRecords, put, shard } from "../dataset/shards.ts";
 import { MAIN, athanor } from "./athanor.ts";
 
@@ -66,6 +67,26 @@ test("cat counts records over the whole set", () => {
   assert.deepEqual(ids("119:"), [119]);
   assert.deepEqual(ids("120:130"), []);
   assert.equal(athanor("cat", set).lines().length, 120);
+});
+
+test("cat of a compressed shard with bytes behind its end, or without its end, gives its records and then the error", () => {
+  const records = shard(idRecords(0, 5));
+  const whole = gzipSync(records);
+  for (const [name, bytes, offset] of [
+    ["behind", Buffer.concat([whole, Buffer.from("garbage")]), whole.length - 1],
+    ["cut", whole.subarray(0, whole.length - 3), whole.length - 3],
+  ] as const) {
+    const ran = athanor("cat", put(join(root, name), "a.tfrecord", bytes), "--json");
+    assert.deepEqual([ran.code, ran.lines().length], [1, 5], ran.stderr);
+    assert.deepEqual([ran.error().code, ran.error().byteOffset], ["ATH_STREAM_CORRUPT", offset], name);
+  }
+});
+
+test("inspect of a stream of tokens: its records are elements of one value, not lists of up to all of them", () => {
+  const header = "{'descr': '<u2', 'fortran_order': False, 'shape': (5000,), }".padEnd(117) + "\n";
+  const head = Buffer.concat([Buffer.from("\x93NUMPY\x01\0", "latin1"), Buffer.of(118, 0), Buffer.from(header)]);
+  const npy = put(join(root, "npy"), "a.npy", Buffer.concat([head, Buffer.alloc(10_000, 1)]));
+  assert.match(athanor("inspect", npy).stdout, /input_ids +int64 +5 000 +1 +1\.0 +257 to 257/);
 });
 
 test("verify finds a byte that changed under the same size and mtime, and names every bad record", () => {

@@ -5,8 +5,8 @@
  * @example
  * detect(head, "a.jsonl.gz"); // { encoding: "gzip" }
  */
-import { constants, gunzipSync } from "node:zlib";
 import type { ReadableObject } from "../../storage/types.ts";
+import { inflateHead } from "../inflate-head.ts";
 import type { Detection, Encoding } from "../types.ts";
 
 const NAMED = /\.(jsonl?|ndjson)(\.(gz|gzip|zst|zstd))?$/i;
@@ -18,7 +18,7 @@ export function detect(head: Uint8Array, name: string): Detection | undefined {
   const named = NAMED.test(name);
   if (head.length === 0) return named ? { encoding: "plain" } : undefined;
   const encoding = compression(head);
-  const text = encoding === "plain" ? head : headOf(head, encoding);
+  const text = encoding === "plain" ? head : encoding === "gzip" ? inflateHead(head, encoding) : undefined;
   if (text === undefined || text.length === 0) return named ? { encoding } : undefined;
   if (isUtf16(text)) return named ? { encoding } : undefined;
   return beginsAsJson(text, named, name) ? { encoding } : undefined;
@@ -38,16 +38,6 @@ function compression(head: Uint8Array): Encoding {
   // A skippable frame of Zstandard.
   if (a !== undefined && (a & 0xf0) === 0x50 && b === 0x2a && c === 0x4d && d === 0x18) return "zstd";
   return "plain";
-}
-
-/** What can be had of the first bytes. */
-function headOf(head: Uint8Array, encoding: Encoding): Uint8Array | undefined {
-  if (encoding !== "gzip") return undefined;
-  try {
-    return gunzipSync(head, { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: 64 * 1024 * 1024 });
-  } catch {
-    return undefined;
-  }
 }
 
 function isUtf16([a, b]: Uint8Array): boolean {

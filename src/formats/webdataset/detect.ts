@@ -4,7 +4,7 @@
  * @example
  * detect(head, "shard-000000.tar.gz"); // { encoding: "gzip" }
  */
-import { constants, gunzipSync } from "node:zlib";
+import { inflateHead } from "../inflate-head.ts";
 import type { Detection } from "../types.ts";
 import { looksLikeTar } from "./tar.ts";
 
@@ -13,18 +13,10 @@ const NAME = /\.(tar|tgz|tar\.gz)$/i;
 export function detect(head: Uint8Array, name: string): Detection | undefined {
   const encoding = encodingOf(head);
   if (NAME.test(name)) return { encoding };
-  const begin = encoding === "gzip" ? inflated(head) : head;
+  const begin = encoding === "gzip" ? inflateHead(head, "gzip") : head;
   return begin !== undefined && looksLikeTar(begin) ? { encoding } : undefined;
 }
 
 export function encodingOf(head: Uint8Array): "gzip" | "plain" {
   return head[0] === 0x1f && head[1] === 0x8b ? "gzip" : "plain";
-}
-
-function inflated(head: Uint8Array): Uint8Array | undefined {
-  try {
-    return gunzipSync(head, { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: 16 * 1024 * 1024 });
-  } catch {
-    return undefined;
-  }
 }

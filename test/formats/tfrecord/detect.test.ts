@@ -4,7 +4,7 @@ import { deflateSync, gzipSync } from "node:zlib";
 import { detectFormat, formatOf } from "../../../src/formats/registry.ts";
 import { describe, notAnyFormat } from "../../../src/formats/describe.ts";
 import { detect } from "../../../src/formats/tfrecord/detect.ts";
-import { example, frame } from "../../kernels/examples.ts";
+import { concat, example, frame } from "../../kernels/examples.ts";
 
 const text = (s: string): Uint8Array => new Uint8Array(Buffer.from(s, "latin1"));
 const record = frame(
@@ -17,6 +17,10 @@ test("found by content: plain, gzip, zlib, an empty file", () => {
     assert.deepEqual(detect(gzipSync(record).subarray(0, size)), { encoding: "gzip" });
     assert.deepEqual(detect(deflateSync(record).subarray(0, size)), { encoding: "zlib" });
   }
+  // Bytes behind a short stream: its reader names them, where it is known what it is.
+  const short = frame(example([["n", { kind: "int64", values: [1n] }]]));
+  assert.deepEqual(detect(concat(gzipSync(short), text("garbage"))), { encoding: "gzip" });
+  assert.deepEqual(detect(concat(deflateSync(short), text("garbage"))), { encoding: "zlib" });
   assert.deepEqual(detect(new Uint8Array(0)), { encoding: "plain" });
   assert.equal(detectFormat(record, "a")?.format.name, "tfrecord");
   assert.equal(detectFormat(new Uint8Array(0), "part-3")?.format.name, "tfrecord");
