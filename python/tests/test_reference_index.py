@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import subprocess
 import zlib
@@ -233,3 +234,12 @@ def test_a_source_names_the_same_files_in_both_languages(
         return
     shards = read_shards(Path(found.index_dir) / "shards.bin")[1]
     assert [shard.path for shard in shards] == [path for path in found.paths if path != "README.md"]
+
+
+def test_a_name_that_is_no_utf8_is_refused_as_the_agent_does(tmp_path: Path) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(b"")
+    (Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff.tfrecord"))).write_bytes(b"")
+    with pytest.raises(AthanorError, match="ATH_FILE_NAME") as raised:
+        discover(str(tmp_path))
+    assert str(raised.value.file) == f"{tmp_path}/b\\xff.tfrecord"
+    assert discover(f"{tmp_path}/a*").paths == ["a.tfrecord"]

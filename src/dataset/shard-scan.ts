@@ -4,6 +4,7 @@
 import { basename, join } from "node:path";
 import { splitBeside } from "../formats/mds/groups.ts";
 import { notAnyFormat } from "../formats/describe.ts";
+import { StreamCorrupt } from "../formats/errors.ts";
 import { detectFormat, formats } from "../formats/registry.ts";
 import { tfrecord } from "../formats/tfrecord/format.ts";
 import type {
@@ -26,6 +27,8 @@ import type { ShardRow } from "./types.ts";
 const HEAD_BYTES = 4096;
 /** Stats in flight: a Zarr folder has as many files as chunks. */
 const CONCURRENT_STATS = 16;
+/** Names of files that are compressed as a whole. */
+const COMPRESSED = /\.(gz|gzip|tgz|zst|zstd|zz|br|bz2|snappy)$/i;
 
 export interface ScannedShard {
   format: string;
@@ -37,6 +40,13 @@ export interface ScannedShard {
 async function formatOf(object: ReadableObject, name: string, beside: readonly ShardFile[]): Promise<Format> {
   const head = new Uint8Array(Math.min(HEAD_BYTES, object.size));
   await object.readInto(head, 0);
+  if (object.size === 0 && COMPRESSED.test(name)) {
+    throw new StreamCorrupt(
+      "the file is empty: what compresses nothing writes a header and an end all the same",
+      { file: object.uri, record: 0, byteOffset: 0 },
+      "its writer or its copy was cut short: write it again, or take it away",
+    );
+  }
   const others = beside.map((file) => file.path);
   const found = detectFormat(head, name, others)?.format;
   if (found !== undefined) return found;

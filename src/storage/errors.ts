@@ -7,6 +7,8 @@ export const ShardTruncated = defineError("ATH_SHARD_TRUNCATED", 1);
 export const StorageIo = defineError("ATH_STORAGE_IO", 3);
 export const NotFound = defineError("ATH_NOT_FOUND", 3);
 export const AccessDenied = defineError("ATH_ACCESS_DENIED", 3);
+/** A name that is not UTF-8: it would come back as another one. */
+export const FileName = defineError("ATH_FILE_NAME", 1);
 export const NotAFile = defineError("ATH_NOT_A_FILE", 2);
 
 /** What a thread tells of a failed call: errno name, text, the path it concerns, and how far a read had come. */
@@ -35,6 +37,8 @@ export function systemError(fault: SystemFault, begin?: number, tries = 1): Erro
       return new AccessDenied("reading it is not allowed for this user", where, "check owner and mode", cause);
     case "EISDIR":
       return new NotAFile("is a folder, expected a file", where, undefined, cause);
+    case "EILSEQ":
+      return new FileName("the name is not UTF-8", where, "rename it (convmv), or leave it out by a glob", cause);
     case "ELOOP":
       return new NotFound("too many symbolic links, or a loop of them", where, "check the links", cause);
     default:

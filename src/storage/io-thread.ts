@@ -4,6 +4,7 @@
  * from a file that another has opened, but the one that opened it must close it (Node closes at a thread's
  * end what that thread has opened).
  */
+import { isUtf8 } from "node:buffer";
 import { closeSync, fstatSync, openSync, readSync, readdirSync, statSync } from "node:fs";
 import type { BigIntStats, Dirent } from "node:fs";
 import { constants } from "node:os";
@@ -183,6 +184,7 @@ function namesBelow(folder: string, filter?: NameFilter): string[] {
       const isFile = all || filter!.files.test(child);
       const isFolder = all || filter!.folders.test(child);
       if (!isFile && !isFolder) continue;
+      if (entry.name.includes("\ufffd")) refuseForeign(path, entry.name);
       const kind = kindOf(entry, `${folder}/${child}`, isFile);
       // A folder that the pattern for files names may be a shard.
       if (kind === "folder" && (isFolder || holdsMark(`${folder}/${child}`))) walk(child, all, marked);
@@ -195,6 +197,15 @@ function namesBelow(folder: string, filter?: NameFilter): string[] {
     .map((name) => ({ name, bytes: Buffer.from(name) }))
     .sort((a, b) => Buffer.compare(a.bytes, b.bytes))
     .map(({ name }) => name);
+}
+
+/** Node gives U+FFFD for bytes of a name that are no UTF-8: no file has the name that it gives, or a different one. */
+function refuseForeign(folder: string, shown: string): void {
+  for (const name of readdirSync(folder, { encoding: "buffer" })) {
+    if (isUtf8(name) || name.toString() !== shown) continue;
+    const escaped = name.toString("latin1").replace(/[\x80-\xff]/g, (byte) => `\\x${byte.charCodeAt(0).toString(16)}`);
+    throw Object.assign(new Error("a name that is not UTF-8"), { code: "EILSEQ", path: `${folder}/${escaped}` });
+  }
 }
 
 function holdsMark(folder: string): boolean {

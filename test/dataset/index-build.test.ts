@@ -324,3 +324,26 @@ test("a build that fails leaves no empty folder behind", async () => {
   assert.ok(!readdirSync(top).includes("new"));
   await assert.rejects(build(root, { indexDir: "/proc/athanor/index" }), { code: "ATH_INDEX_WRITE" });
 });
+
+test("a file of 0 bytes under the name of a compressed one is cut: it was a shard of no records", async () => {
+  for (const name of ["b.jsonl.gz", "b.jsonl.zst", "b.tfrecord.gz", "b.tar.gz", "b.tgz"]) {
+    const root = join(top, `set-${sets++}`);
+    put(root, "a.jsonl", '{"a":1}\n');
+    put(root, name, "");
+    await assert.rejects(build(root), { code: "ATH_STREAM_CORRUPT" }, name);
+    await assert.rejects(build(join(root, name)), { code: "ATH_STREAM_CORRUPT" }, name);
+  }
+});
+
+test("a file whose name is no UTF-8 is named; it was not found, or another one was read in its place", async () => {
+  const root = join(top, `set-${sets++}`);
+  put(root, "a.jsonl", '{"a":1}\n');
+  put(root, "b\ufffd.jsonl", '{"a":2}\n');
+  assert.equal((await build(root)).index.totals.records, 2);
+  writeFileSync(Buffer.concat([Buffer.from(`${root}/b`), Buffer.of(0xff), Buffer.from(".jsonl")]), '{"a":3}\n');
+  const refused = { code: "ATH_FILE_NAME", message: /b\\xff\.jsonl: the name is not UTF-8/ };
+  await assert.rejects(build(root), refused);
+  await assert.rejects(build(join(root, "*.jsonl")), refused);
+  // What was not asked for is let be.
+  assert.equal((await build(join(root, "a*"))).index.totals.records, 1);
+});

@@ -43,7 +43,7 @@ async function shardsOf(files: Record<string, string>): Promise<{ shards: string
 }
 
 test("JSON files are shards where there are no others", async () => {
-  const files = { "a.json": `[${record}]`, "b.json": record, "c.json.gz": "", "dataset_info.json": '{"license":"x"}' };
+  const files = { "a.json": `[${record}]`, "b.json": record, "c.json": "", "dataset_info.json": '{"license":"x"}' };
   const { shards, ignored } = await shardsOf({ "a.json": files["a.json"], "b.json": files["b.json"] });
   assert.deepEqual([shards, ignored], [["a.json", "b.json"], []]);
   assert.deepEqual(await shardsOf(files).then((found) => found.ignored), ["dataset_info.json"]);

@@ -29,6 +29,8 @@ def view_request(
     text = "mix" if source is None else os.fspath(source)
     if not isinstance(text, str) or not text:
         raise ValueError(f"source must be a path, got {source!r}")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ValueError(f"source must be a path in UTF-8, got {source!r}: rename it")
     at_least_one("max_length", max_length, 1 << 24)
     if pad_id is None and tokenizer is None:
         pad_id = 0

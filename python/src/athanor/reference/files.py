@@ -195,6 +195,14 @@ def _names_below(folder: str, files: re.Pattern[str] = _ANY, folders: re.Pattern
             is_file, is_folder = files.fullmatch(child), folders.fullmatch(child)
             if not is_file and not is_folder:
                 continue
+            if any("\udc80" <= letter <= "\udcff" for letter in name):
+                shown = os.path.join(path, name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+                raise AthanorError(
+                    "ATH_FILE_NAME",
+                    "the name is not UTF-8",
+                    file=shown,
+                    remedy="rename it (convmv), or leave it out by a glob",
+                )
             try:
                 mode = os.stat(os.path.join(folder, child)).st_mode
             except OSError as error:
