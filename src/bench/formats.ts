@@ -25,7 +25,8 @@ export const FORMATS = [
   "tfrecord",
   "jsonl",
   "parquet",
-  "hdf5",
+  "hdf5-gzip",
+  "hdf5-raw",
   "zarr",
   "mds",
   "webdataset",
@@ -49,15 +50,27 @@ export interface FormatsOptions {
   python?: string;
 }
 
-export interface FormatRow {
+/** Of one reader. */
+export interface Figures {
+  samplesPerSecond: Spread;
+  /** CPU seconds a million samples, of all processes. */
+  cpuPerM: Spread;
+  /** Of them, without the agent. */
+  trainerCpuPerM: Spread;
+  /** Stored bytes of an epoch over its time, from the start of the reader. */
+  coldMBps: Spread;
+}
+
+export interface FormatRow extends Figures {
   format: string;
   bytes: number;
+  /** Without the index. */
+  files: number;
   indexSeconds: number;
-  samplesPerSecond: Spread;
-  cpuPerM: Spread;
-  coldMBps: Spread;
+  /** Mean size of a read of the agent; undefined where the format's library reads (HDF5). */
+  readBytes: number | undefined;
   /** Undefined: there is none, or it is not installed. */
-  peer: { name: string; samplesPerSecond: Spread; cpuPerM: Spread; coldMBps: Spread; ratio: Spread } | undefined;
+  peer: (Figures & { name: string; ratio: Spread }) | undefined;
 }
 
 export interface FormatsReport {
@@ -73,13 +86,18 @@ interface Measured {
   samples: number;
   seconds: number;
   cpu_s: number;
+  trainer_cpu_s: number;
+  /** Of the folder, where they were dropped from the page cache before. */
   bytes: number;
+  /** Number and bytes. */
+  reads: [number, number];
 }
 
 const PEER_NAMES: Record<string, string> = {
   jsonl: "orjson",
   parquet: "pyarrow",
-  hdf5: "h5py",
+  "hdf5-gzip": "h5py",
+  "hdf5-raw": "h5py",
   zarr: "zarr-python",
   mds: "MosaicML Streaming",
   webdataset: "webdataset",
@@ -123,10 +141,12 @@ export async function benchFormats(
     const own = figures(w.athanor, c.athanor);
     const peer = w.peer.length === 0 ? undefined : { name: PEER_NAMES[format]!, ...figures(w.peer, c.peer) };
     const ratio = (i: number): number => rate(w.athanor[i]!) / rate(w.peer[i]!);
+    const [reads, readBytes] = [0, 1].map((i) => w.athanor.reduce((sum, pass) => sum + pass.reads[i]!, 0));
     rows.push({
       format,
-      bytes: await folderBytes(join(options.folder, format)),
+      ...(await contentOf(join(options.folder, format))),
       indexSeconds: indexSeconds.get(format)!,
+      readBytes: reads === 0 ? undefined : readBytes! / reads!,
       ...own,
       peer: peer && { ...peer, ratio: spread(w.peer.map((_, i) => ratio(i))) },
     });
@@ -134,10 +154,11 @@ export async function benchFormats(
   return { machine, options, rows, left: options.formats.filter((format) => !formats.includes(format)) };
 }
 
-function figures(warm: Measured[], cold: Measured[]): Pick<FormatRow, "samplesPerSecond" | "cpuPerM" | "coldMBps"> {
+function figures(warm: Measured[], cold: Measured[]): Figures {
   return {
     samplesPerSecond: spread(warm.map(rate)),
     cpuPerM: spread(warm.map(({ cpu_s, samples }) => (cpu_s / samples) * 1e6)),
+    trainerCpuPerM: spread(warm.map(({ trainer_cpu_s, samples }) => (trainer_cpu_s / samples) * 1e6)),
     coldMBps: spread(cold.map(({ bytes, seconds }) => bytes / seconds / 1e6)),
   };
 }
@@ -212,11 +233,13 @@ async function measure(
   }
 }
 
-async function folderBytes(folder: string): Promise<number> {
-  let bytes = 0;
+async function contentOf(folder: string): Promise<{ files: number; bytes: number }> {
+  const content = { files: 0, bytes: 0 };
   for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
     const path = join(entry.parentPath, entry.name);
-    if (entry.isFile() && !path.includes("/.athanor/")) bytes += (await stat(path)).size;
+    if (!entry.isFile() || path.includes("/.athanor/")) continue;
+    content.files++;
+    content.bytes += (await stat(path)).size;
   }
-  return bytes;
+  return content;
 }

@@ -11,7 +11,7 @@ import { agentOpens } from "../bench/agent-opens.ts";
 import { compareRanks } from "../bench/compare-ranks.ts";
 import { defaultCacheDir } from "../bench/data.ts";
 import { FORMATS, benchFormats } from "../bench/formats.ts";
-import { formatsText } from "../bench/formats-table.ts";
+import { formatsMarkdown, formatsText } from "../bench/formats-table.ts";
 import { reportHtml } from "../bench/html.ts";
 import { comparisonText, reportText } from "../bench/table.ts";
 import { benchTrain } from "../bench/train.ts";
@@ -51,6 +51,7 @@ interface FormatsFlags {
   shuffleMemory: string;
   python?: string;
   cacheDir: string;
+  markdown?: true;
 }
 
 export function register(program: Command): void {
@@ -139,6 +140,7 @@ export function register(program: Command): void {
     )
     .option("--python <path>", "interpreter with torch and the readers (default: $ATHANOR_PYTHON, else python3)")
     .option("--cache-dir <dir>", "folder of the data", defaultCacheDir())
+    .option("--markdown", "the table as Markdown")
     .action(async (flags: FormatsFlags, command: Command) => {
       const json = wantsJson(command);
       const formats = flags.formats.split(",").map((name) => oneOf("--formats", name, FORMATS));
@@ -160,7 +162,9 @@ export function register(program: Command): void {
         },
         { say: (line) => void (json || process.stderr.write(`bench: ${line}\n`)) },
       );
-      await printLine(json ? JSON.stringify(report) : formatsText(report));
+      await printLine(
+        json ? JSON.stringify(report) : flags.markdown === true ? formatsMarkdown(report) : formatsText(report),
+      );
     });
   bench
     .command("agent-opens")

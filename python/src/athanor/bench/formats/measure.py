@@ -3,8 +3,9 @@
     python -m athanor.bench.formats.measure '{"reader": "athanor", "format": "parquet", "folder": …, "batch": 32,
         "width": 512, "samples": 100000, "seconds": 5, "seed": 1, "cold": false, "shuffle_memory": null}'
 
-Prints one JSON line: {"samples", "seconds", "cpu_s", "first_s", "sum"}. The span begins behind the first batch.
-`cpu_s` is user + system of this process, its children and the agent. Cold: the files' pages are dropped before, and
+Prints one JSON line: {"samples", "seconds", "cpu_s", "trainer_cpu_s", "first_s", "bytes", "reads", "sum"}. The span
+begins behind the first batch. `cpu_s` is user + system of this process, its children and the agent, `trainer_cpu_s`
+without the agent. `reads`: [number, bytes] of the agent's in the span. Cold: the files' pages are dropped before, and
 the span ends with the epoch.
 """
 
@@ -19,6 +20,8 @@ import sys
 import time
 from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from .peers import PEERS
 
@@ -65,10 +68,14 @@ def drop_pages(folder: str) -> int:
     return total
 
 
-def cpu_seconds(loader: Any) -> float:
+def counters(loader: Any) -> np.ndarray[Any, Any]:
+    """CPU seconds of the trainer and of the agent; reads of the agent, and their bytes."""
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    agent = loader.stats()["agent"]["cpuSeconds"] if loader is not None else 0.0
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime + agent
+    trainer = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    if loader is None:
+        return np.array([trainer, 0.0, 0.0, 0.0])
+    agent = loader.stats()["agent"]
+    return np.array([trainer, agent["cpuSeconds"], agent["stages"]["reads"], agent["stages"]["readBytes"]])
 
 
 def measure(c: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +89,7 @@ def measure(c: dict[str, Any]) -> dict[str, Any]:
     if tuple(ids.shape) != (c["batch"], c["width"]) or ids.dtype != torch.int64:
         raise ValueError(f"expected int64 [{c['batch']}, {c['width']}], got {ids.dtype} {tuple(ids.shape)}")
     first = time.perf_counter() - start
-    cpu = cpu_seconds(loader)
+    before = counters(loader)
     begin = now = time.perf_counter()
     samples = c["batch"] if c["cold"] else 0
     checked = 0
@@ -92,7 +99,8 @@ def measure(c: dict[str, Any]) -> dict[str, Any]:
         samples += len(ids)
         now = time.perf_counter()
     result = {"samples": samples, "seconds": now - begin + (first if c["cold"] else 0.0), "first_s": first}
-    result.update(cpu_s=cpu_seconds(loader) - cpu, bytes=size, sum=checked)
+    trainer, agent, reads, read_bytes = (counters(loader) - before).tolist()
+    result.update(cpu_s=trainer + agent, trainer_cpu_s=trainer, reads=[reads, read_bytes], bytes=size, sum=checked)
     if loader is not None:
         loader.close()
     return result

@@ -134,7 +134,8 @@ def npy(folder: str, batch: int, width: int, seed: int) -> Batches:
 #: Who reads each format, and the module without which it is left out.
 PEERS: dict[str, tuple[str, str, Callable[[str, int, int, int], Batches]]] = {
     "parquet": ("pyarrow", "pyarrow", parquet),
-    "hdf5": ("h5py", "h5py", hdf5),
+    "hdf5-gzip": ("h5py", "h5py", hdf5),
+    "hdf5-raw": ("h5py", "h5py", hdf5),
     "zarr": ("zarr-python", "zarr", zarr),
     "mds": ("MosaicML Streaming", "streaming", mds),
     "webdataset": ("webdataset", "webdataset", webdataset),
