@@ -10,6 +10,7 @@
  * const { fields, faults } = await blockColumns(format, raw, ["text"], restartsOf(table, block, span));
  */
 import { AthanorError } from "../base/errors.ts";
+import { dense } from "../formats/dense.ts";
 import { RESTART_EVERY } from "../formats/types.ts";
 import type { BlockColumns, Column, ColumnFormat, PlacedSegment, RawBlock } from "../formats/types.ts";
 import { isBadContent } from "./errors.ts";
@@ -74,7 +75,7 @@ function joined(parts: readonly { records: number; found: BlockColumns }[]): Blo
 }
 
 function joinedColumn(parts: readonly { records: number; column: Column | undefined }[], records: number): Column {
-  const some = parts.flatMap(({ column }) => column ?? []);
+  const some = parts.flatMap(({ column }) => (column === undefined ? [] : dense(column)));
   const values = joinedValues(some.map((column) => column.values));
   const [{ kind, loose }] = some as [Column];
   const ends = new Uint32Array(records);
@@ -82,7 +83,10 @@ function joinedColumn(parts: readonly { records: number; column: Column | undefi
   const cut = new Uint8Array(records);
   let row = 0;
   let end = 0;
-  for (const { records: count, column } of parts) {
+  let next = 0;
+  for (const part of parts) {
+    const { records: count } = part;
+    const column = part.column && some[next++];
     for (let i = 0; i < count; i++) {
       ends[row + i] = end + (column?.ends[i] ?? 0);
       present[row + i] = column === undefined ? 0 : (column.present?.[i] ?? 1);
@@ -107,7 +111,12 @@ function joinedValues(lists: readonly Column["values"][]): Column["values"] {
   }
   const narrow = lists as Exclude<Column["values"], BigInt64Array>[];
   if (narrow.every((values) => values instanceof Uint8Array)) return joinedIn(new Uint8Array(length), narrow);
-  if (narrow.every((values) => values instanceof Int32Array)) return joinedIn(new Int32Array(length), narrow);
+  if (
+    narrow.every(
+      (values) => values instanceof Int32Array || values instanceof Int8Array || values instanceof Uint8Array,
+    )
+  )
+    return joinedIn(new Int32Array(length), narrow);
   if (narrow.every((values) => values instanceof Float32Array)) return joinedIn(new Float32Array(length), narrow);
   return joinedIn(new Float64Array(length), narrow);
 }

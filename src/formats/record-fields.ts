@@ -51,12 +51,17 @@ export class RecordFields {
   records = 0;
   private readonly known: FieldKinds;
   private readonly wanted: ReadonlySet<string> | undefined;
+  private readonly inPlace: Uint8Array | undefined;
   private readonly columns = new Map<string, ColumnValues>();
   private readonly faults = new Map<number, AthanorError>();
 
-  /** `wanted` undefined (scan): all, and what is found out goes into `known`. */
-  constructor(known: FieldKinds, wanted: Iterable<string> | undefined) {
+  /**
+   * `wanted` undefined (scan): all, and what is found out goes into `known`. `inPlace`: bytes of all records, which stay as they
+   * are for as long as the columns: numbers that are as they should be in them are not copied.
+   */
+  constructor(known: FieldKinds, wanted: Iterable<string> | undefined, inPlace?: Uint8Array) {
     this.known = known;
+    this.inPlace = inPlace;
     this.wanted = wanted === undefined ? undefined : new Set(wanted);
   }
 
@@ -152,7 +157,7 @@ export class RecordFields {
       known.kinds.set(name, kind);
       if (loose) known.loose.add(name);
     }
-    const fresh = new ColumnValues(settled);
+    const fresh = new ColumnValues(settled, this.inPlace);
     this.columns.set(name, fresh);
     return fresh;
   }

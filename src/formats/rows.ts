@@ -8,7 +8,9 @@
  * const { rows, truncated, faults } = storeRows(memory.buffer, columns, block, request);
  */
 import type { AthanorError } from "../base/errors.ts";
+import { dense } from "./dense.ts";
 import { valueMissing, ValueRange } from "./errors.ts";
+import { prefixCounter } from "./prefix.ts";
 import { ROW_HEADER_BYTES, type BlockColumns, type BlockSamples, type Column, type StoredColumn } from "./types.ts";
 
 export interface RowsRequest {
@@ -77,18 +79,35 @@ export function storeRows(
 }
 
 function isEmpty(field: Column | undefined, i: number): boolean {
-  return field === undefined || field.ends[i] === (i === 0 ? 0 : field.ends[i - 1]);
+  return field === undefined || field.ends[i] === (field.starts?.[i] ?? (i === 0 ? 0 : field.ends[i - 1]));
+}
+
+/** With values that a column of this storage takes; of those that are left where they are (all memory) none is converted. */
+function fitting(column: Column, storage: StoredColumn["storage"]): Column {
+  const { values, starts } = column;
+  if (storage === "length" || storage === "prefix") return column;
+  const asStored =
+    storage === "f32" ? values instanceof Float32Array : storage === "i32" && values instanceof Int32Array;
+  if (asStored) return column;
+  const packed = starts === undefined ? column : dense(column);
+  const small = packed.values instanceof Int8Array || packed.values instanceof Uint8Array;
+  return small ? { ...packed, values: new Int32Array(packed.values as Int8Array) } : packed;
 }
 
 const CUT = Symbol("cut");
 /** Writes one row; tells of a cut list, or gives the value that does not fit. */
 type Write = (i: number, row: number) => typeof CUT | bigint | number | undefined;
 
-function writerOf(buffer: ArrayBufferLike, stored: StoredColumn, column: Column | undefined): Write {
+function writerOf(buffer: ArrayBufferLike, stored: StoredColumn, given: Column | undefined): Write {
   const { rowOffset, maxLength, storage } = stored;
+  const column = given && fitting(given, storage);
   if (rowOffset < ROW_HEADER_BYTES) throw new RangeError(`rowOffset must be at least ${ROW_HEADER_BYTES}`);
   const ends = column?.ends;
-  const begin = (i: number): number => (ends === undefined || i === 0 ? 0 : ends[i - 1]!);
+  const starts = column?.starts;
+  const begin =
+    starts === undefined
+      ? (i: number): number => (ends === undefined || i === 0 ? 0 : ends[i - 1]!)
+      : (i: number): number => starts[i]!;
   const end = (i: number): number => (ends === undefined ? 0 : ends[i]!);
   switch (storage) {
     case "length": {
@@ -99,13 +118,13 @@ function writerOf(buffer: ArrayBufferLike, stored: StoredColumn, column: Column 
     case "prefix": {
       const words = new Uint32Array(buffer);
       const values = column?.values ?? new Int32Array(0);
+      const onesIn = prefixCounter(values);
       return (i, row) => {
         const from = begin(i);
         const to = end(i);
-        let ones = from;
-        while (ones < to && Number(values[ones]) === 1) ones++;
-        for (let at = ones; at < to; at++) if (Number(values[at]) !== 0) return values[at];
-        words[(row + rowOffset) >>> 2] = Math.min(ones - from, maxLength);
+        const ones = onesIn(from, to);
+        if (ones < 0) return breaking(values, from);
+        words[(row + rowOffset) >>> 2] = Math.min(ones, maxLength);
         return to - from > maxLength ? CUT : undefined;
       };
     }
@@ -124,6 +143,14 @@ function writerOf(buffer: ArrayBufferLike, stored: StoredColumn, column: Column 
         fitsFloat,
       );
   }
+}
+
+/** The value that breaks a mask, which begins at `from`. */
+function breaking(values: Column["values"], from: number): number | bigint {
+  let at = from;
+  while (Number(values[at]) === 1) at++;
+  while (Number(values[at]) === 0) at++;
+  return values[at]!;
 }
 
 interface Target<Value> {

@@ -301,12 +301,15 @@ export interface TokenFormat {
 
 /**
  * One field of the records of a block: record i has values [ends[i − 1], ends[i]) (ends[−1] = 0; for `bytes` these count
- * bytes). Integers come as i32 where all of a block fit, else as i64; floats as stored.
+ * bytes), with `starts` [starts[i], ends[i]). Integers come as i32 where all of a block fit, else as i64; floats as stored. `columns` may
+ * leave integers of 8 bits as they are.
  */
 export interface Column {
-  values: Int32Array | BigInt64Array | Float32Array | Float64Array | Uint8Array;
+  values: Int32Array | BigInt64Array | Float32Array | Float64Array | Uint8Array | Int8Array;
   kind: ValueKind;
   ends: Uint32Array;
+  /** Where values lie in the bytes of the block itself, between others. Of `columns` only, numbers only. */
+  starts?: Uint32Array;
   /** One byte a record, 0: the record does not have the field (null). Absent: all have it. */
   present?: Uint8Array;
   /** One byte a record, 1: values were cut off already. Absent: none were. */

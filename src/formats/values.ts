@@ -45,14 +45,20 @@ export class ColumnValues {
   private raw: Uint8Array;
   private ends: Uint32Array = new Uint32Array(64);
   private present: Uint8Array = new Uint8Array(64);
+  /** Values of record i begin here, and end at `ends[i]`, in the block's own bytes; undefined: they were copied. */
+  private starts: Uint32Array | undefined;
+  private readonly inPlace: Uint8Array | undefined;
+  /** All the memory in which they lie, as numbers of their type. */
+  private memory: { type: NumberType; values: ReturnType<typeof wholeOf> } | undefined;
   /** Records before this one have an end. */
   private rows = 0;
 
-  /** `hint`: values of the block before, if any. */
-  constructor(kind: ValueKind, hint = 0) {
+  /** `inPlace`: bytes of all records: values that lie in them as the column holds them stay there. */
+  constructor(kind: ValueKind, inPlace?: Uint8Array) {
     this.kind = kind;
+    this.inPlace = inPlace;
     const Type = kind === "bytes" ? Uint8Array : kind === "float" ? Float32Array : Int32Array;
-    this.values = new Type(Math.max(FIRST, hint));
+    this.values = new Type(FIRST);
     this.raw = new Uint8Array(this.values.buffer);
   }
 
@@ -75,6 +81,8 @@ export class ColumnValues {
     if (this.kind === "bytes" || (this.kind === "int64" && kind === "float")) {
       throw new Unfit("kind", `holds numbers of type ${kind}, expected ${this.kind}`);
     }
+    if (this.keepInPlace(record, type, bytes, at, count, big)) return;
+    this.copyOut();
     this.reserve(count);
     const own = bytes.subarray(at, at + count * numberBytes(type));
     const { values } = this;
@@ -95,6 +103,7 @@ export class ColumnValues {
     if (this.kind === "bytes" || (this.kind === "int64" && kind === "float")) {
       throw new Unfit("kind", `holds numbers of type ${kind}, expected ${this.kind}`);
     }
+    this.copyOut();
     this.reserve(list.length);
     if (this.kind === "float") {
       this.toDouble();
@@ -112,6 +121,7 @@ export class ColumnValues {
 
   /** Integers become floats: a later value is one. */
   toFloat(): void {
+    this.copyOut();
     const doubles = new Float64Array(this.values.length);
     for (let i = 0; i < this.n; i++) doubles[i] = Number(this.values[i]);
     this.take(doubles);
@@ -131,9 +141,55 @@ export class ColumnValues {
       values: this.values.subarray(0, this.n),
       ends: this.ends.subarray(0, records),
     };
+    if (this.starts !== undefined) {
+      column.values = this.memory!.values;
+      column.starts = this.starts.subarray(0, records);
+    }
     const present = this.present.subarray(0, records);
     if (present.includes(0)) column.present = present;
     return column;
+  }
+
+  /** Only from the first record on, and while all are alike. */
+  private keepInPlace(
+    record: number,
+    type: NumberType,
+    bytes: Uint8Array,
+    at: number,
+    count: number,
+    big: boolean,
+  ): boolean {
+    const { inPlace, memory } = this;
+    if (inPlace === undefined || bytes.buffer !== inPlace.buffer || this.rows > record) return false;
+    const size = numberBytes(type);
+    const from = (bytes.byteOffset + at) / size;
+    if (!Number.isInteger(from) || (big && size > 1)) return false;
+    if (this.starts === undefined) {
+      if (this.n > 0 || !IN_PLACE.has(type) || numberKind(type) !== this.kind) return false;
+      this.starts = new Uint32Array(this.ends.length);
+      this.memory = { type, values: wholeOf(type, inPlace.buffer) };
+    } else if (memory?.type !== type) return false;
+    this.pad(record);
+    this.n = from + count;
+    this.close(record);
+    this.starts[record] = from;
+    return true;
+  }
+
+  /** Values that were left where they are: from now on they are copied. */
+  private copyOut(): void {
+    const { starts } = this;
+    if (starts === undefined) return;
+    const whole = this.memory!.values;
+    this.starts = undefined;
+    this.n = 0;
+    for (let i = 0; i < this.rows; i++) {
+      const own = whole.subarray(starts[i], this.ends[i]);
+      this.reserve(own.length);
+      (this.values as Int32Array).set(own, this.n);
+      this.n += own.length;
+      this.ends[i] = this.n;
+    }
   }
 
   private close(record: number): void {
@@ -149,11 +205,13 @@ export class ColumnValues {
     if (rows > this.ends.length) {
       const length = Math.max(rows, this.ends.length * 2);
       this.ends = grown(this.ends, length);
+      if (this.starts !== undefined) this.starts = grown(this.starts, length);
       this.present = grown(this.present, length);
     }
     const end = this.rows === 0 ? 0 : this.ends[this.rows - 1]!;
     for (; this.rows < rows; this.rows++) {
       this.ends[this.rows] = end;
+      if (this.starts !== undefined) this.starts[this.rows] = end;
       this.present[this.rows] = 0;
     }
   }
@@ -183,6 +241,10 @@ export class ColumnValues {
   private toIntegers(type: NumberType, count: number): void {
     if (type === "i8" || type === "u8") return this.toWide(type === "u8", count);
     const from = viewOf(type, scratch, count);
+    if (this.values instanceof Int32Array && (type === "i1" || type === "u1" || type === "i2" || type === "u2")) {
+      this.n = widen(from as Small, this.values, this.n);
+      return;
+    }
     for (let i = 0; i < count; i++) {
       const value = type === "b1" ? Number(from[i] !== 0) : (from[i] as number);
       if (value === (value | 0) && this.values instanceof Int32Array) this.values[this.n++] = value;
@@ -269,6 +331,24 @@ function viewOf(type: NumberType, buffer: ArrayBuffer, count: number): Numbers {
     case "f8":
       return new Float64Array(buffer, 0, count);
   }
+}
+
+/** Types that stay where they are. */
+const IN_PLACE: ReadonlySet<NumberType> = new Set(["i1", "u1", "i4", "f4"]);
+
+function wholeOf(type: NumberType, buffer: ArrayBufferLike): Int8Array | Uint8Array | Int32Array | Float32Array {
+  if (type === "i1") return new Int8Array(buffer);
+  if (type === "u1") return new Uint8Array(buffer);
+  const count = Math.floor(buffer.byteLength / 4);
+  return type === "i4" ? new Int32Array(buffer, 0, count) : new Float32Array(buffer, 0, count);
+}
+
+type Small = Int8Array | Uint8Array | Int16Array | Uint16Array;
+
+/** Behind the last one. A loop: `set` between types takes three times as long. */
+function widen(from: Small, to: Int32Array, at: number): number {
+  for (let i = 0; i < from.length; i++) to[at + i] = from[i]!;
+  return at + from.length;
 }
 
 function swap(bytes: Uint8Array, size: number): void {

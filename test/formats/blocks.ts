@@ -6,6 +6,7 @@
  * const { blocks, end } = await checkShard(jsonl, shardOf("a.jsonl", bytes));
  */
 import assert from "node:assert/strict";
+import { dense } from "../../src/formats/dense.ts";
 import { gunzipSync, inflateSync } from "node:zlib";
 import { AthanorError } from "../../src/base/errors.ts";
 import { ZstdStream } from "../../src/formats/codecs/zstd-stream.ts";
@@ -178,7 +179,7 @@ export async function tryColumns(
     if (block.segments.every(({ file, offset, length }) => offset + length <= (content[file]?.length ?? 0))) {
       try {
         const raw = rawOf(format, shard, content, block, end, number, firstRecord);
-        const columns = await format.columns(raw, [...block.columns.fields.keys()]);
+        const columns = copied(await format.columns(raw, [...block.columns.fields.keys()]));
         wellFormed(columns, block.records, `block ${number} of damaged bytes`);
         for (const fault of columns.faults.values()) coded(fault);
       } catch (error) {
@@ -216,14 +217,32 @@ export function rawOf(
   return { file, block: number, firstRecord, records: block.records, segments, meta, checkCrc: true };
 }
 
+/** Values that were left in the bytes of the block, as those that were copied out. */
+export function copied({ fields, faults }: BlockColumns): BlockColumns {
+  const all = [...fields].map(([name, column]) => {
+    const { starts, ends, kind, values } = column;
+    for (const [i, start] of (starts ?? []).entries()) {
+      assert.ok(
+        start <= ends[i]! && ends[i]! <= values.length,
+        `field ${name}, record ${i}: values ${start} to ${ends[i]}`,
+      );
+    }
+    const packed = dense(column);
+    const small = kind === "int64" && packed.values.BYTES_PER_ELEMENT === 1;
+    return [name, small ? { ...packed, values: new Int32Array(packed.values as Int8Array) } : packed] as const;
+  });
+  return { fields: new Map(all), faults };
+}
+
 function compare(
-  found: BlockColumns,
+  given: BlockColumns,
   { columns, records }: ScannedBlock,
   from: number,
   to: number,
   names: readonly string[],
   where: string,
 ): void {
+  const found = copied(given);
   wellFormed(columns, records, `${where} of scan`);
   wellFormed(found, to - from, `${where} of columns`);
   for (let i = from; i < to; i++) {

@@ -87,7 +87,6 @@ export async function columns(raw: RawBlock, fields: readonly string[]): Promise
   const { file, firstRecord, records } = raw;
   let bytes = raw.segments[0]!.bytes;
   const decoder = new SampleDecoder(layout);
-  const set = new RecordFields(new FieldKinds(kinds), fields);
   let at = 0;
   let offset = raw.segments[0]!.offset;
   if (packing !== undefined && packing !== "gzip") {
@@ -97,6 +96,7 @@ export async function columns(raw: RawBlock, fields: readonly string[]): Promise
     at = whole.offset;
     offset = 0;
   }
+  const set = new RecordFields(new FieldKinds(kinds), fields, bytes);
   for (let i = 0; i < records; i++) {
     const where = { file, record: firstRecord + i, byteOffset: offset + at };
     const end = decoder.measure(bytes, at, bytes.length);

@@ -17,7 +17,7 @@ export interface PartName {
  * itself (`__meta__`, `__MACOSX/…`).
  */
 export function splitName(name: string): PartName | undefined {
-  if (/^__[^/]*__($|\/)/.test(name) || /(^|\/)__MACOSX\//.test(name)) return undefined;
+  if (name.includes("__") && (/^__[^/]*__($|\/)/.test(name) || /(^|\/)__MACOSX\//.test(name))) return undefined;
   const base = name.lastIndexOf("/") + 1;
   const dot = name.indexOf(".", base);
   if (dot <= base) return undefined;

@@ -23,8 +23,38 @@ export interface NpyArray {
   count: number;
 }
 
-/** Throws an Error that says why the bytes are no array. */
-export function readNpy(bytes: Uint8Array): NpyArray | undefined {
+/** Short headers read last, and what they say (undefined: no numbers): arrays of one shape have equal ones. */
+const known: { head: Uint8Array; array: NpyArray | undefined }[] = [];
+const MOST_KNOWN = 8;
+const MOST_HEAD = 512;
+
+/** The array in bytes [from, to); its `at` counts from `from`. Throws an Error that says why the bytes are none. */
+export function readNpy(bytes: Uint8Array, from = 0, to = bytes.length): NpyArray | undefined {
+  const array = headerOf(bytes, from, to);
+  if (array === undefined) return undefined;
+  const values = to - from - array.at;
+  const needed = array.count * numberBytes(array.type);
+  if (needed !== values) {
+    throw new Error(`an array of shape (${array.shape.join(", ")}) takes ${needed} bytes, found ${values}`);
+  }
+  return array;
+}
+
+function headerOf(bytes: Uint8Array, from: number, to: number): NpyArray | undefined {
+  for (const { head, array } of known) {
+    let same = 0;
+    if (head.length <= to - from) while (same < head.length && bytes[from + same] === head[same]) same++;
+    if (same === head.length) return array;
+  }
+  const { array, end } = parseHeader(bytes.subarray(from, to));
+  if (end <= MOST_HEAD) {
+    if (known.length === MOST_KNOWN) known.shift();
+    known.push({ head: bytes.slice(from, from + end), array });
+  }
+  return array;
+}
+
+function parseHeader(bytes: Uint8Array): { array: NpyArray | undefined; end: number } {
   if (bytes.length < 10 || Buffer.from(bytes.subarray(0, 6)).toString("latin1") !== "\x93NUMPY") {
     throw new Error("no NumPy array: the magic bytes are missing");
   }
@@ -34,9 +64,9 @@ export function readNpy(bytes: Uint8Array): NpyArray | undefined {
   if (bytes.length < 12) throw new Error("the array ends inside its header");
   const length = bytes[8]! + bytes[9]! * 256 + (wide ? bytes[10]! * 65536 + bytes[11]! * 16777216 : 0);
   const from = wide ? 12 : 10;
-  const at = from + length;
-  if (at > bytes.length) throw new Error("the array ends inside its header");
-  const header = Buffer.from(bytes.subarray(from, at)).toString("latin1");
+  const end = from + length;
+  if (end > bytes.length) throw new Error("the array ends inside its header");
+  const header = Buffer.from(bytes.subarray(from, end)).toString("latin1");
   const descr = /'descr'\s*:\s*(?:'([^']*)'|[[(])/.exec(header);
   const order = /'fortran_order'\s*:\s*(True|False)/.exec(header)?.[1];
   const shape = /'shape'\s*:\s*\(\s*((?:\d+L?\s*,?\s*)*)\)/.exec(header)?.[1];
@@ -45,14 +75,9 @@ export function readNpy(bytes: Uint8Array): NpyArray | undefined {
   const count = dimensions.reduce((product, dimension) => product * dimension, 1);
   const match = /^([<>|=])([biuf])([1248])$/.exec(descr[1] ?? "");
   const type = match === null ? undefined : typeOf(`${match[2]}${match[3]}`);
-  if (type === undefined) return undefined;
-  if (count * numberBytes(type) !== bytes.length - at) {
-    throw new Error(
-      `an array of shape (${dimensions.join(", ")}) takes ${count * numberBytes(type)} bytes, found ${bytes.length - at}`,
-    );
-  }
+  if (type === undefined) return { array: undefined, end };
   const fortran = order === "True" && dimensions.length > 1;
-  return { type, big: match![1] === ">", shape: dimensions, fortran, at, count };
+  return { array: { type, big: match![1] === ">", shape: dimensions, fortran, at: end, count }, end };
 }
 
 const TYPES: ReadonlySet<string> = new Set(["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]);

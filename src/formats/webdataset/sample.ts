@@ -49,7 +49,7 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
 ]);
 
 function formOf(part: string): Form {
-  return FORMS.get(part.slice(part.lastIndexOf(".") + 1)) ?? "bytes";
+  return FORMS.get(part) ?? FORMS.get(part.slice(part.lastIndexOf(".") + 1)) ?? "bytes";
 }
 
 /** Column of a part that is not several: an array's is its name alone, so that it matches the column of other formats. */
@@ -62,12 +62,11 @@ export function decodeSample(sample: Sample, bytes: Uint8Array, offset: number, 
   checkParts(sample);
   if (fields.wants("__key__")) fields.bytes("__key__", Buffer.from(sample.key));
   for (const { part, from, to } of sample.parts) {
-    const own = bytes.subarray(from - offset, to - offset);
     const form = formOf(part);
     if (form !== "json" && form !== "npz" && !fields.wants(columnOf(part, form))) continue;
     if ((form === "json" || form === "npz") && !fields.wantsSome(part)) continue;
     try {
-      decodePart(form, part, own, fields);
+      decodePart(form, part, bytes, from - offset, to - offset, fields);
     } catch (error) {
       // What a column cannot hold, or what the bytes are not: the latter come as plain errors.
       if (!(error instanceof Error) || (error.constructor !== Error && !isForeign(error))) throw error;
@@ -86,15 +85,15 @@ function isForeign(error: Error): boolean {
   return error instanceof SyntaxError || error instanceof TypeError || error instanceof RangeError || "errno" in error;
 }
 
-function decodePart(form: Form, part: string, own: Uint8Array, fields: RecordFields): void {
+function decodePart(form: Form, part: string, bytes: Uint8Array, from: number, to: number, fields: RecordFields): void {
+  if (form === "npy") return npyColumn(columnOf(part, form), bytes, from, to, fields);
+  const own = bytes.subarray(from, to);
   switch (form) {
     case "json":
       return jsonColumns(part, parseJson(utf8(own)), fields);
-    case "npy":
-      return npyColumn(columnOf(part, form), own, fields);
     case "npz":
       for (const [name, npy] of readNpz(own.slice(), (array) => fields.wants(`${part}.${array}`))) {
-        npyColumn(`${part}.${name}`, npy, fields);
+        npyColumn(`${part}.${name}`, npy, 0, npy.length, fields);
       }
       return;
     case "integer": {
@@ -109,11 +108,16 @@ function decodePart(form: Form, part: string, own: Uint8Array, fields: RecordFie
   }
 }
 
-function npyColumn(name: string, own: Uint8Array, fields: RecordFields): void {
-  const array = readNpy(own);
+const BIG = { big: true, loose: true };
+const LITTLE = { big: false, loose: true };
+
+function npyColumn(name: string, bytes: Uint8Array, from: number, to: number, fields: RecordFields): void {
+  const array = readNpy(bytes, from, to);
   if (array === undefined) return;
-  const { bytes, at } = rowMajor(own, array);
-  fields.numbers(name, array.type, bytes, at, array.count, { big: array.big, loose: true });
+  const how = array.big ? BIG : LITTLE;
+  if (!array.fortran) return fields.numbers(name, array.type, bytes, from + array.at, array.count, how);
+  const { bytes: ordered, at } = rowMajor(bytes.subarray(from, to), array);
+  fields.numbers(name, array.type, ordered, at, array.count, how);
 }
 
 /** Values for eyes: text and JSON as text, arrays as nested lists, the rest as bytes. `bytes` are the sample's own. */
@@ -159,13 +163,17 @@ function utf8(own: Uint8Array): string {
   return decoder.decode(own.slice());
 }
 
+/** Members that are compared one by one. */
+const FEW = 8;
+
 function checkParts({ key, parts }: Sample): void {
+  const all = parts.map(({ part }) => columnOf(part, formOf(part)));
+  if (all.length <= FEW && all.every((name, i) => all.indexOf(name) === i)) return;
   const names = new Set<string>();
-  for (const { part } of parts) {
-    const name = columnOf(part, formOf(part));
+  for (const [i, name] of all.entries()) {
     if (names.has(name)) {
       throw new RecordMalformed(
-        `sample ${JSON.stringify(key)} has two members ${JSON.stringify(part)}`,
+        `sample ${JSON.stringify(key)} has two members ${JSON.stringify(parts[i]!.part)}`,
         {},
         "write each part of a sample once (names differ by more than their case)",
       );

@@ -150,7 +150,7 @@ export function columns(raw: RawBlock, fields: readonly string[]): BlockColumns 
   const { file, firstRecord, records } = raw;
   const { bytes, offset } = raw.segments[0]!;
   const { kinds } = raw.meta as { readonly kinds: { readonly [field: string]: ValueKind } };
-  const set = new RecordFields(new FieldKinds(kinds), fields);
+  const set = new RecordFields(new FieldKinds(kinds), fields, bytes);
   const reader = new SampleReader(offset, (byteOffset) => ({ file, record: firstRecord + set.records, byteOffset }));
   const end = offset + bytes.length;
   for (let more = true; more && set.records < records;) {

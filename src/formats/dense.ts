@@ -1,0 +1,21 @@
+/**
+ * Dense: a column whose values lie between others (`Column.starts`) as one whose values lie one behind another.
+ *
+ * @example
+ * const { values, ends } = dense(column);
+ */
+import type { Column } from "./types.ts";
+
+export function dense(column: Column): Column {
+  const { starts, ends, values, ...rest } = column;
+  if (starts === undefined) return column;
+  const all = new Uint32Array(ends.length);
+  let length = 0;
+  for (let i = 0; i < ends.length; i++) all[i] = length += ends[i]! - starts[i]!;
+  const Type = values.constructor as new (length: number) => Int32Array;
+  const packed = new Type(length);
+  for (let i = 0; i < ends.length; i++) {
+    packed.set(values.subarray(starts[i], ends[i]) as Int32Array, i === 0 ? 0 : all[i - 1]);
+  }
+  return { ...rest, values: packed, ends: all };
+}
