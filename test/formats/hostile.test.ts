@@ -1,47 +1,12 @@
 // The harness for damaged shards finds what it is there to find: a toy format, and the same with planted defects.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
 import { test } from "node:test";
 import { RecordMalformed } from "../../src/formats/errors.ts";
-import { indexColumns } from "../../src/formats/index-columns.ts";
-import type { BlockColumns, ColumnFormat, RawBlock, ScannedBlock } from "../../src/formats/types.ts";
-import { checkShard, shardOf } from "./blocks.ts";
+import { checkShard } from "./blocks.ts";
 import { hostile } from "./hostile.ts";
-
-type Decode = (bytes: Uint8Array, records: number) => BlockColumns;
-
-/** Every byte is a record with one value; 0xff is a bad one. */
-const bytesAsInts: Decode = (bytes, records) => {
-  const faults = new Map(
-    [...bytes].flatMap((byte, i) => (byte === 0xff ? [[i, new RecordMalformed("0xff", { record: i })]] : [])),
-  );
-  const values = Int32Array.from(bytes);
-  const ends = Uint32Array.from({ length: records }, (_, i) => i + 1);
-  return { fields: new Map([["n", { kind: "int64", values, ends }]]), faults };
-};
-
-function toy(scan: Decode, columns: Decode = scan): ColumnFormat {
-  const blocks: ColumnFormat["scan"] = async function* ({ object }) {
-    const bytes = new Uint8Array(object.size);
-    await object.readInto(bytes, 0);
-    const restarts = Array.from({ length: Math.ceil(bytes.length / 64) }, (_, i) => i * 64);
-    const segments = [{ file: 0, offset: 0, length: bytes.length, field: 0 }];
-    yield { records: bytes.length, segments, restarts, columns: scan(bytes, bytes.length) } satisfies ScannedBlock;
-    return { encoding: "plain", crc32c: 0 };
-  };
-  return {
-    name: "toy",
-    kind: "columns",
-    detect: () => ({ encoding: "plain" }),
-    scan: blocks,
-    index: (shard, options) => indexColumns(blocks(shard, options), shard, options),
-    columns: ({ segments, records }: RawBlock) => columns(segments[0]!.bytes.slice(), records),
-  };
-}
-
-const shard = shardOf(
-  "toy",
-  Uint8Array.from({ length: 200 }, (_, i) => i % 200),
-);
+import { bytesAsInts, shard, toy, type Decode } from "./toy.ts";
 
 test("damaged shards of a sound format are read or refused, the same way for the same seed", async () => {
   const report = await hostile(toy(bytesAsInts), [shard], 200, { seed: 7 });
@@ -79,4 +44,29 @@ test("memory over the bound is found", async () => {
     return bytesAsInts(bytes, records);
   };
   await assert.rejects(hostile(toy(hoard), [shard], 50, { seed: 7 }), /memory grew by/);
+});
+
+test("CPU time over the bound is found", async () => {
+  const slow: Decode = (bytes, records) => {
+    const { user } = process.cpuUsage();
+    while (bytes.length !== 200 && process.cpuUsage().user - user < 300_000) {}
+    return bytesAsInts(bytes, records);
+  };
+  await assert.rejects(hostile(toy(slow), [shard], 50, { seed: 7, cpuMs: 250 }), /ms of CPU time/);
+});
+
+test("a parser that never returns ends the process, and is named", () => {
+  const toyed = fileURLToPath(new URL("hostile-hang.js", import.meta.url));
+  const { signal, stderr } = spawnSync(process.execPath, [toyed], { encoding: "utf8", timeout: 60_000 });
+  assert.equal(signal, "SIGKILL");
+  assert.match(stderr, /hangs: toy seed 7 mutation \d+/);
+});
+
+test("a shard that the index takes and scan() refuses is found", async () => {
+  const picky: Decode = (bytes, records) => {
+    if (bytes.includes(0xfe)) throw new RecordMalformed("0xfe");
+    return bytesAsInts(bytes, records);
+  };
+  const format = { ...toy(picky), index: toy(bytesAsInts).index };
+  await assert.rejects(hostile(format, [shard], 200, { seed: 7 }), /verify takes what scan\(\) refuses/);
 });
