@@ -101,8 +101,8 @@ function readingLines(plan: ReadingPlan): string[] {
   ];
   lines.push(
     plan.streams === 0
-      ? "  not compressed: any record can be read alone"
-      : `  gzip or zlib: ${formatNumber(plan.streams, "shard")}, each decoded from its beginning and one extent; resume inside one reads it again`,
+      ? "  no stream: any record can be read without what stands before its block"
+      : `  compressed as one stream: ${formatNumber(plan.streams, "shard")}, each decoded from its beginning and one extent; resume inside one reads it again`,
   );
   return lines;
 }

@@ -7,6 +7,7 @@ import { IndexMissing, indexCommand } from "../dataset/errors.ts";
 import { extents } from "../dataset/extents.ts";
 import { openIndex } from "../dataset/index-read.ts";
 import { viewOf } from "../feed/order-view.ts";
+import { isStream } from "../formats/types.ts";
 import { describe, extentBytes, storedRowBytes } from "../order/description.ts";
 import { makePlan, type Plan, type PlanData } from "../order/plan.ts";
 import { resolveOrder } from "../order/resolve.ts";
@@ -101,7 +102,7 @@ async function indexed(path: string, flags: Flags): Promise<PlanData> {
       extentBytes: extentBytes(
         table,
         (shard) => shards[shard]!.size,
-        (shard) => shards[shard]!.encoding !== "plain",
+        (shard) => isStream(shards[shard]!.encoding),
       ),
       shards: shards.length,
       storedRowBytes: layout.rowBytes,

@@ -5,6 +5,7 @@
  * const view = await orderView(index, viewFingerprint(index.fingerprint, spec), 2 * 512 * 4);
  * const table = await extents(index, resolveOrder(view, options).extentBlocks);
  */
+import { isStream } from "../formats/types.ts";
 import type { ExtentTable, OrderView } from "../order/types.ts";
 import { RUN_BLOCKS } from "./index-layout.ts";
 import type { DatasetIndex, ShardRow } from "./types.ts";
@@ -43,7 +44,7 @@ async function samplesOfSteps(
   row: ShardRow,
   extentBlocks: number,
 ): Promise<{ step: number; samples: number[] }> {
-  if (extentBlocks === 0 || row.encoding !== "plain" || extentBlocks >= row.blocks) {
+  if (extentBlocks === 0 || isStream(row.encoding) || extentBlocks >= row.blocks) {
     return { step: row.blocks, samples: [row.records] };
   }
   if (extentBlocks >= RUN_BLOCKS) {
@@ -88,14 +89,14 @@ class Builder {
 
 /** What the order needs to know. `rowBytes`: Σ over delivered columns of max_length × 4. */
 export function orderView(index: DatasetIndex, fingerprint: string, rowBytes: number): Promise<OrderView> {
-  const isStream = (row: ShardRow): boolean => row.encoding !== "plain" && row.records > 0;
+  const asStream = (row: ShardRow): boolean => isStream(row.encoding) && row.records > 0;
   return Promise.resolve({
     fingerprint,
     samples: index.totals.records,
     bytes: index.totals.bytes,
-    blocks: index.shards.reduce((sum, row) => sum + (isStream(row) ? 1 : row.blocks), 0),
+    blocks: index.shards.reduce((sum, row) => sum + (asStream(row) ? 1 : row.blocks), 0),
     largestBlock: index.shards.reduce((most, row) => Math.max(most, row.largestBlock), 0),
     rowBytes,
-    streams: index.shards.some(isStream),
+    streams: index.shards.some(asStream),
   });
 }

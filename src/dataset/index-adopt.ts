@@ -7,6 +7,7 @@
  * const { index, adopted } = await adoptIndex("/copy", { storage });
  */
 import { join } from "node:path";
+import { unpackBlock } from "../formats/packed.ts";
 import { formatOf } from "../formats/registry.ts";
 import { readRecords } from "../formats/tfrecord/records.ts";
 import type { BlockTable, ColumnFormat, PlacedSegment, ShardFile, ShardFiles } from "../formats/types.ts";
@@ -147,7 +148,14 @@ async function checkBlock(
   }
   const firstRecord = table.firstRecord[block]!;
   const records = table.firstRecord[block + 1]! - firstRecord;
-  const raw = { file: shard.object.uri, block, firstRecord, records, segments, meta, checkCrc: true };
+  const stored = { file: shard.object.uri, block, firstRecord, records, segments, meta, checkCrc: true };
+  const raw =
+    table.origin === undefined
+      ? stored
+      : unpackBlock(
+          { ...stored, origin: table.origin[block]! },
+          table.restarts.subarray(table.restartStart[block], table.restartStart[block + 1]),
+        ).raw;
   const fields = schema.fields.map(({ name }) => name);
   const { faults } = await format.columns(raw, fields);
   for (const [, fault] of faults) throw fault;

@@ -34,7 +34,7 @@ const HEADER_BYTES = 64;
 const ROW_BYTES = 72;
 const KIND_SHARDS = 1;
 const KIND_BLOCKS = 2;
-const ENCODINGS: readonly Encoding[] = ["plain", "gzip", "zlib", "zstd"];
+const ENCODINGS: readonly Encoding[] = ["plain", "gzip", "zlib", "zstd", "zstd-frames"];
 
 /** What `manifest.json` holds. */
 export interface Manifest {
@@ -133,21 +133,24 @@ export function decodeShards(bytes: Uint8Array, file: string): { manifest: Manif
 
 export function encodeTable(shard: ShardTable): Uint8Array[] {
   const { table, ...rest } = shard;
-  const text = Buffer.from(JSON.stringify({ ...rest, stream: table.stream }));
+  const text = Buffer.from(JSON.stringify({ ...rest, stream: table.stream, packed: table.origin && true }));
   const payload = [...tableColumns(table).map(bytesOf), text];
   const segments = table.segmentFile.length;
   return [header(KIND_BLOCKS, payload, table.blocks, segments, table.restarts.length, text.length), ...payload];
 }
 
+type StoredJson = Omit<ShardTable, "table"> & { stream: boolean; packed?: boolean };
+
 export function decodeTable(bytes: Uint8Array, file: string): ShardTable {
   const { payload, rows: blocks, a: segments, b: restarts, jsonBytes } = open(bytes, KIND_BLOCKS, file);
-  const expected = (2 * blocks + 1 + 2 * segments) * 8 + (2 * (blocks + 1) + 2 * segments + restarts) * 4 + jsonBytes;
+  const { stream, packed, ...identity } = json(payload, jsonBytes) as StoredJson;
+  const doubles = 2 * blocks + 1 + 2 * segments + (packed === true ? blocks : 0);
+  const expected = doubles * 8 + (2 * (blocks + 1) + 2 * segments + restarts) * 4 + jsonBytes;
   if (payload.byteLength !== expected) throw corrupt(file, `sections of ${expected} bytes`, `${payload.byteLength}`);
   let at = payload.byteOffset;
   const f64 = (length: number): Float64Array =>
     new Float64Array(payload.buffer, (at += length * 8) - length * 8, length);
   const u32 = (length: number): Uint32Array => new Uint32Array(payload.buffer, (at += length * 4) - length * 4, length);
-  const { stream, ...identity } = json(payload, jsonBytes) as Omit<ShardTable, "table"> & { stream: boolean };
   const table: BlockTable = {
     stream,
     blocks,
@@ -155,6 +158,7 @@ export function decodeTable(bytes: Uint8Array, file: string): ShardTable {
     tokens: f64(blocks),
     segmentOffset: f64(segments),
     segmentLength: f64(segments),
+    ...(packed === true && { origin: f64(blocks) }),
     segmentStart: u32(blocks + 1),
     segmentFile: u32(segments),
     segmentField: u32(segments),
@@ -171,6 +175,7 @@ function tableColumns(table: BlockTable): (Float64Array | Uint32Array)[] {
     table.tokens,
     table.segmentOffset,
     table.segmentLength,
+    ...(table.origin === undefined ? [] : [table.origin]),
     table.segmentStart,
     table.segmentFile,
     table.segmentField,

@@ -4,6 +4,7 @@
  */
 import type { Value } from "../base/json.ts";
 import { formatSize } from "../base/units.ts";
+import { isStream } from "../formats/types.ts";
 import { resolveOrder } from "../order/mod.ts";
 import type { Storage } from "../storage/types.ts";
 import { discover } from "./discover.ts";
@@ -111,6 +112,6 @@ async function readingPlan(index: DatasetIndex, storage: Storage): Promise<Readi
     shuffle,
     window,
     readBytes: Math.round(Math.min(extentBytes, MERGED_READ)),
-    streams: index.shards.filter(({ encoding }) => encoding !== "plain").length,
+    streams: index.shards.filter(({ encoding }) => isStream(encoding)).length,
   };
 }

@@ -161,10 +161,12 @@ function differentPart(found: BlockTable, stored: BlockTable): string | undefine
     "segmentField",
     "restartStart",
     "restarts",
+    "origin",
   ] as const;
   return columns.find((column) => Buffer.compare(bytesOf(found[column]), bytesOf(stored[column])) !== 0);
 }
 
-function bytesOf(array: Float64Array | Uint32Array): Buffer {
+function bytesOf(array: Float64Array | Uint32Array | undefined): Buffer {
+  if (array === undefined) return Buffer.alloc(0);
   return Buffer.from(array.buffer, array.byteOffset, array.byteLength);
 }

@@ -11,6 +11,7 @@
  */
 import { AthanorError } from "../base/errors.ts";
 import { dense } from "../formats/dense.ts";
+import { unpackBlock } from "../formats/packed.ts";
 import { RESTART_EVERY } from "../formats/types.ts";
 import type { BlockColumns, Column, ColumnFormat, PlacedSegment, RawBlock } from "../formats/types.ts";
 import { isBadContent } from "./errors.ts";
@@ -24,6 +25,16 @@ export async function blockColumns(
 ): Promise<BlockColumns> {
   // Nothing stands in for a sample that was cut out of tokens.
   if (raw.samples !== undefined) return await format.columns(raw, fields);
+  if (raw.origin !== undefined) {
+    let unpacked: ReturnType<typeof unpackBlock>;
+    try {
+      unpacked = unpackBlock(raw, restarts);
+    } catch (error) {
+      if (!(error instanceof AthanorError) || !isBadContent(error.code)) throw error;
+      return allBad(raw.records, error);
+    }
+    return await blockColumns(format, unpacked.raw, fields, unpacked.restarts);
+  }
   const known = restarts.length > 1;
   try {
     const found = await format.columns(raw, fields);

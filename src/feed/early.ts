@@ -7,7 +7,7 @@ import type { GroupMemory } from "./memory.ts";
 import type { RecordRun, Source } from "./source.ts";
 import { RESTART_EVERY } from "../formats/types.ts";
 import type { BlockTable } from "../formats/types.ts";
-import { blockOf } from "./spans.ts";
+import { blockOf, isReadWhole } from "./spans.ts";
 import { ROW_COMING } from "./supply.ts";
 
 /** What a session that waits prefers to small reads: a fill of which this little is left. */
@@ -227,5 +227,5 @@ export class EarlyRows {
 function areTogether(table: BlockTable, record: number, next: number): boolean {
   if (next - record < RESTART_EVERY) return true;
   const block = blockOf(table, record);
-  return table.restartStart[block] === table.restartStart[block + 1] && next < (table.firstRecord[block + 1] as number);
+  return isReadWhole(table, block) && next < (table.firstRecord[block + 1] as number);
 }

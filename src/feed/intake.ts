@@ -313,7 +313,7 @@ export class Intake {
     stream: StreamPlace | undefined,
     samples: BlockSamples | undefined,
   ): Promise<DecodeReport & { decodeNs: number }> {
-    const { pieces, firstRecord, records } = span;
+    const { pieces, firstRecord, records, origin } = span;
     const table = this.source.tableNow(shard) as BlockTable;
     const request: ColumnsRequest = {
       format: this.source.format.name,
@@ -323,6 +323,7 @@ export class Intake {
       rows,
       restarts: samples === undefined ? restartsOf(table, block, span) : new Uint32Array(0),
       segments: pieces.map((piece, i) => ({ ...piece, at: places[i] as number })),
+      origin,
       shardKey: this.source.key(shard),
       checkCrc: this.options.checkCrc,
       file: this.source.path(shard),

@@ -226,7 +226,7 @@ export class Quarantine {
     const firstRecord = table.firstRecord[block] as number;
     const records = (table.firstRecord[block + 1] as number) - firstRecord;
     const span = spanOf(table, block, firstRecord, firstRecord + records, this.source.wants(shard));
-    const { pieces, length } = span;
+    const { pieces, length, origin } = span;
     const offset = pieces[0]?.offset ?? 0;
     const rows = this.row + align(this.layout.rowBytes, 64);
     const raw = rows + align(records * 4, 64);
@@ -251,7 +251,7 @@ export class Quarantine {
       const { buffer } = kernels.memory;
       const segments = pieces.map((piece, i) => ({ ...piece, bytes: new Uint8Array(buffer, places[i], piece.length) }));
       const restarts = restartsOf(table, block, span);
-      const asRead = { ...place, block, segments, meta: this.source.meta(shard), checkCrc: true };
+      const asRead = { ...place, block, segments, origin, meta: this.source.meta(shard), checkCrc: true };
       const stream = table.stream ? { stream: this.source.openStream(shard), offset, length } : undefined;
       try {
         columns = await run.decoders.survey(run.group, { ...asRead, format: format.name, restarts }, stream);

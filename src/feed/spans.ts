@@ -18,11 +18,22 @@ export interface Span {
   length: number;
   firstRecord: number;
   records: number;
+  /** The pieces are packed: see `BlockTable`. */
+  origin?: number | undefined;
 }
 
-/** Offsets, from the first byte of a span, of its records 0, 64, 128 …; none where blocks can only be read whole. */
+/** Can the block only be read whole? */
+export function isReadWhole(table: BlockTable, block: number): boolean {
+  return table.origin !== undefined || table.restartStart[block] === table.restartStart[block + 1];
+}
+
+/**
+ * Offsets, from the first byte of a span, of its records 0, 64, 128 …; none where blocks can only be read whole. Packed: those of
+ * the block, as they are in the table.
+ */
 export function restartsOf(table: BlockTable, block: number, { firstRecord, records }: Span): Uint32Array {
   const from = table.restartStart[block] as number;
+  if (table.origin !== undefined) return table.restarts.slice(from, table.restartStart[block + 1]);
   if (from === table.restartStart[block + 1]) return new Uint32Array(0);
   const first = from + (firstRecord - (table.firstRecord[block] as number)) / RESTART_EVERY;
   const restarts = table.restarts.slice(first, first + Math.ceil(records / RESTART_EVERY));
@@ -62,9 +73,9 @@ export function spanOf(
       field,
     });
   }
-  if (restarts === 0) {
+  if (isReadWhole(table, block)) {
     const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
-    return { pieces, length, firstRecord: first, records: last - first };
+    return { pieces, length, firstRecord: first, records: last - first, origin: table.origin?.[block] };
   }
   const piece = pieces[0] as Piece;
   const head = Math.floor((from - first) / RESTART_EVERY);

@@ -5,6 +5,7 @@
  * index: (shard, options) => indexColumns(scan(shard, options), shard, options),
  */
 import { ColumnStats } from "./stats.ts";
+import { isStream } from "./types.ts";
 import type { BlockTable, IndexOptions, ScanEnd, ScannedBlock, ShardContent, ShardFiles } from "./types.ts";
 
 /** Throws the first fault; with `onBad` bad records are told of and count as records. */
@@ -22,7 +23,7 @@ export async function indexColumns(
       for (const [name, count] of empty) stats.addEmpty(name, count);
       stats.drop(notColumns);
       const { schema, tokens, total } = stats.finish();
-      const table = builder.finish(encoding !== "plain", tokens);
+      const table = builder.finish(isStream(encoding), tokens);
       const content: ShardContent = { encoding, records: builder.records, tokens: total, crc32c, schema, table };
       if (meta !== undefined) content.meta = meta;
       if (files !== undefined) content.files = files;
@@ -50,8 +51,9 @@ class TableBuilder {
   private readonly segmentField: number[] = [];
   private readonly restartStart: number[] = [];
   private readonly restarts: number[] = [];
+  private readonly origin: number[] = [];
 
-  add({ records, segments, restarts }: ScannedBlock): void {
+  add({ records, segments, restarts, origin }: ScannedBlock): void {
     this.firstRecord.push(this.records);
     this.records += records;
     this.segmentStart.push(this.segmentFile.length);
@@ -63,6 +65,7 @@ class TableBuilder {
     }
     this.restartStart.push(this.restarts.length);
     for (const restart of restarts) this.restarts.push(restart);
+    if (origin !== undefined) this.origin.push(origin);
   }
 
   finish(stream: boolean, tokens: Float64Array): BlockTable {
@@ -78,6 +81,7 @@ class TableBuilder {
       segmentField: Uint32Array.from(this.segmentField),
       restartStart: Uint32Array.from([...this.restartStart, this.restarts.length]),
       restarts: Uint32Array.from(this.restarts),
+      ...(this.origin.length > 0 && { origin: Float64Array.from(this.origin) }),
     };
   }
 }

@@ -21,8 +21,15 @@ export interface Segment {
   length: number;
 }
 
-/** How a shard is compressed as a whole; anything but `plain` is a stream that one running decoder reads in order. */
-export type Encoding = "plain" | "gzip" | "zlib" | "zstd";
+/**
+ * How a shard is compressed as a whole. `zstd-frames`: its blocks are packed (`BlockTable.origin`), each can be decoded by itself.
+ * Any other but `plain` is a stream that one running decoder reads in order.
+ */
+export type Encoding = "plain" | "gzip" | "zlib" | "zstd" | "zstd-frames";
+
+export function isStream(encoding: Encoding): boolean {
+  return encoding !== "plain" && encoding !== "zstd-frames";
+}
 
 export type ValueKind = "int64" | "float" | "bytes";
 
@@ -72,9 +79,17 @@ export interface BlockTable {
   segmentLength: Float64Array;
   /** Whose bytes a segment holds: 0 every view needs it, f + 1 only views that deliver field f of `fields` of the shard's `meta`. */
   segmentField: Uint32Array;
-  /** Offset, from the block's first byte, of records 0, 64, 128 … of the block. */
+  /**
+   * Offset, from the block's first byte, of records 0, 64, 128 … of the block. Of packed blocks they count from the first byte that the
+   * segments decode to, and one more tells where the last record ends.
+   */
   restartStart: Uint32Array;
   restarts: Uint32Array;
+  /**
+   * Only where blocks are packed: their segments are whole Zstandard frames (the last one perhaps cut behind one of its blocks),
+   * and this is the offset in the decompressed bytes of the shard of what they begin with.
+   */
+  origin?: Float64Array;
 }
 
 export const RESTART_EVERY = 64;
@@ -262,6 +277,8 @@ export interface RawBlock {
   records: number;
   /** The wanted segments, in the order of the block table. Empty for a self-reading format. */
   segments: readonly PlacedSegment[];
+  /** The block is packed: `unpackBlock` first. As of `BlockTable`. */
+  origin?: number | undefined;
   meta: ShardMeta;
   /** Check checksums of the payload where the format has some. */
   checkCrc: boolean;
@@ -330,8 +347,10 @@ export interface ScannedBlock {
   records: number;
   /** In the order in which they are to be read; `file` counts the files of `ScanEnd.files` from 1, 0 is the shard's own. */
   segments: readonly (Segment & { field: number })[];
-  /** Offsets, from the block's first byte, of its records 0, 64, 128 … Empty where a block can only be read whole. */
+  /** Offsets, from the block's first byte, of its records 0, 64, 128 … Empty where a block can only be read whole. See `BlockTable`. */
   restarts: readonly number[];
+  /** The block is packed, see `BlockTable`. */
+  origin?: number;
   columns: BlockColumns;
   /** Where record i of the block begins in the file (in the decompressed stream). Absent: not known by the byte. */
   offsets?: ArrayLike<number>;

@@ -13,10 +13,8 @@
 import { Decompress } from "fzstd";
 import { StreamCorrupt, Unsupported } from "../errors.ts";
 import { Xxh64 } from "./xxh64.ts";
+import { headerAt, isSkippable, MAX_WINDOW_BYTES, ZSTD_MAGIC } from "./zstd-frame.ts";
 
-const MAGIC = 0xfd2fb528;
-/** What `zstd -d` takes without being asked for more. */
-const MAX_WINDOW = 128 * 1024 * 1024;
 const REMEDY = "the file is damaged or was not copied to its end: copy it again";
 
 interface Frame {
@@ -33,7 +31,7 @@ export class ZstdStream {
   private input: Buffer = Buffer.alloc(0);
   private at = 0;
   /** Compressed bytes before `input`. */
-  private before = 0;
+  private before: number;
   private last = false;
   private asked = false;
   private frame: Frame | undefined;
@@ -45,9 +43,11 @@ export class ZstdStream {
   private wake: (() => void) | undefined;
   private position = 0;
 
-  constructor(file: string, need: () => void) {
+  /** `before`: compressed bytes of the file in front of those that are pushed. */
+  constructor(file: string, need: () => void, before = 0) {
     this.file = file;
     this.need = need;
+    this.before = before;
   }
 
   push(bytes: Uint8Array, last: boolean): void {
@@ -150,42 +150,28 @@ export class ZstdStream {
     const left = input.length - at;
     if (left === 0 || (left < 4 && !this.last)) return false;
     const magic = left < 4 ? 0 : input.readUInt32LE(at);
-    if (magic >>> 4 === 0x184d2a5) {
+    if (isSkippable(magic)) {
       if (left < 8) return false;
       this.skipping = input.readUInt32LE(at + 4);
       this.at += 8;
       return true;
     }
-    if (magic !== MAGIC) {
+    if (magic !== ZSTD_MAGIC) {
       throw this.corrupt(
         `no Zstandard frame: found 0x${input[at]!.toString(16).padStart(2, "0")}, expected a frame or the end`,
       );
     }
-    // 18 bytes at most: magic, descriptor, window, dictionary, content size.
-    if (left < 5) return false;
-    const descriptor = input[at + 4]!;
-    const single = (descriptor & 0x20) !== 0;
-    const dictionary = [0, 1, 2, 4][descriptor & 3]!;
-    const sizeBytes = descriptor >> 6 === 0 ? (single ? 1 : 0) : 1 << (descriptor >> 6);
-    const header = 5 + (single ? 0 : 1) + dictionary + sizeBytes;
-    if (left < header) return false;
-    let window = 0;
-    if (single) window = Number(sizeOf(input, at + header - sizeBytes, sizeBytes));
-    else {
-      const base = 2 ** (10 + (input[at + 5]! >> 3));
-      window = base + (base / 8) * (input[at + 5]! & 7);
-    }
-    if (window > MAX_WINDOW) {
+    const about = headerAt(input, at);
+    if (about === undefined) return false;
+    const { bytes: header, window, dictionary, checksum } = about;
+    if (window > MAX_WINDOW_BYTES) {
       throw this.unsupported(
-        `a window of ${window} bytes, at most ${MAX_WINDOW} can be read`,
+        `a window of ${window} bytes, at most ${MAX_WINDOW_BYTES} can be read`,
         "compress it with --long=27 or less",
       );
     }
-    const dictionaryAt = at + header - sizeBytes - dictionary;
-    if (dictionary > 0 && sizeOf(input, dictionaryAt, dictionary) !== 0n) {
-      throw this.unsupported("it was compressed with a dictionary", "compress it without");
-    }
-    const hash = (descriptor & 4) === 0 ? undefined : new Xxh64();
+    if (dictionary) throw this.unsupported("it was compressed with a dictionary", "compress it without");
+    const hash = checksum ? new Xxh64() : undefined;
     const decoder = new Decompress((chunk) => {
       hash?.update(chunk);
       this.output.push(chunk);
@@ -246,12 +232,6 @@ export class ZstdStream {
     this.wake = undefined;
     wake?.();
   }
-}
-
-function sizeOf(bytes: Buffer, at: number, length: number): bigint {
-  let value = 0n;
-  for (let i = length - 1; i >= 0; i--) value = (value << 8n) | BigInt(bytes[at + i]!);
-  return value;
 }
 
 function hex(value: number): string {

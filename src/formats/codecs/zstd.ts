@@ -12,13 +12,12 @@
  */
 import * as zlib from "node:zlib";
 import { Decompress } from "fzstd";
+import { frameAt, headerAt, ZSTD_MAGIC } from "./zstd-frame.ts";
+import { Xxh64 } from "./xxh64.ts";
 
 /** Decodes one frame of at most `capacity` bytes. */
 type FrameDecoder = (frame: Buffer, capacity: number) => Uint8Array;
 
-const MAGIC = 0xfd2fb528;
-/** RFC 8878 §3.1.1.2.4: no block decodes to more. */
-const MAX_BLOCK_BYTES = 128 * 1024;
 /** So much more than was asked for is decoded before it is refused. */
 const SPARE_BYTES = 16 * 1024 * 1024;
 
@@ -65,7 +64,14 @@ function inJavaScript(frame: Buffer, capacity: number): Uint8Array {
     done += chunk.length;
   });
   stream.push(frame, true);
-  return out.subarray(0, done);
+  const whole = out.subarray(0, done);
+  // fzstd passes over it.
+  if (headerAt(frame, 0)?.checksum === true) {
+    const hash = new Xxh64();
+    hash.update(whole);
+    if (hash.low32() !== frame.readUInt32LE(frame.length - 4)) throw new Error("the content checksum does not fit");
+  }
+  return whole;
 }
 
 export function zstdDecompress(bytes: Uint8Array, size: number): Uint8Array {
@@ -76,12 +82,12 @@ export function zstdDecompress(bytes: Uint8Array, size: number): Uint8Array {
   let done = 0;
   while (at < input.length) {
     const { end } = frameAt(input, at);
-    if (input.readUInt32LE(at) !== MAGIC) {
+    if (input.readUInt32LE(at) !== ZSTD_MAGIC) {
       at = end;
       continue;
     }
     const frame = input.subarray(at, end);
-    const told = contentSize(frame);
+    const told = headerAt(frame, 0)?.content;
     if (told !== undefined && told > size - done) throw new Error(`a frame of ${told} bytes, expected ${size - done}`);
     const part = decode(frame, size - done);
     at = end;
@@ -101,12 +107,8 @@ export function zstdDecompressTo(bytes: Uint8Array, limit: number): Uint8Array {
   let done = 0;
   for (let at = 0; at < input.length;) {
     const { end, most } = frameAt(input, at);
-    if (input.readUInt32LE(at) === MAGIC) {
-      const frame = input.subarray(at, end);
-      const told = contentSize(frame) ?? Math.min(most, limit - done);
-      if (told > limit - done) throw new Error(`a frame of ${told} bytes, expected ${limit - done} at most`);
-      const part = decode(frame, told);
-      if (part.length > limit - done) throw new Error(`more than the ${limit} bytes expected`);
+    if (input.readUInt32LE(at) === ZSTD_MAGIC) {
+      const part = decodeFrame(input.subarray(at, end), most, limit - done);
       done += part.length;
       parts.push(part);
     }
@@ -115,54 +117,18 @@ export function zstdDecompressTo(bytes: Uint8Array, limit: number): Uint8Array {
   return parts.length === 1 ? parts[0]! : Buffer.concat(parts);
 }
 
+/** One whole frame, which can decode to `most` bytes by its blocks, and is to decode to `limit` at most. */
+export function decodeFrame(frame: Buffer, most: number, limit: number): Uint8Array {
+  const told = headerAt(frame, 0)?.content;
+  const capacity = told ?? Math.min(most, limit);
+  if (capacity > limit) throw new Error(`a frame of ${capacity} bytes, expected ${limit} at most`);
+  const part = decode(frame, capacity);
+  if (part.length > limit) throw new Error(`more than the ${limit} bytes expected`);
+  if (told !== undefined && part.length !== told) throw new Error(`decoded to ${part.length} bytes of ${told}`);
+  return part;
+}
+
 function exact(bytes: Uint8Array, size: number): Uint8Array {
   if (bytes.length !== size) throw new Error(`decompressed to ${bytes.length} bytes, expected ${size}`);
   return bytes;
-}
-
-/** Bytes that the header of a frame says it decodes to (RFC 8878 §3.1.1.1). */
-function contentSize(frame: Buffer): number | undefined {
-  const descriptor = frame[4]!;
-  const single = (descriptor & 0x20) !== 0;
-  const at = 5 + (single ? 0 : 1) + [0, 1, 2, 4][descriptor & 3]!;
-  switch (descriptor >> 6) {
-    case 0:
-      return single ? frame[at] : undefined;
-    case 1:
-      return frame.readUInt16LE(at) + 256;
-    case 2:
-      return frame.readUInt32LE(at);
-    default:
-      return Number(frame.readBigUInt64LE(at));
-  }
-}
-
-/** Where the frame at `at` ends and what it decodes to at most, by the headers of its blocks. */
-function frameAt(bytes: Buffer, at: number): { end: number; most: number } {
-  const short = (): never => {
-    throw new Error("the Zstandard frame is cut");
-  };
-  if (at + 8 > bytes.length) short();
-  const magic = bytes.readUInt32LE(at);
-  if (magic >>> 4 === 0x184d2a5) {
-    const end = at + 8 + bytes.readUInt32LE(at + 4);
-    return end > bytes.length ? short() : { end, most: 0 };
-  }
-  if (magic !== MAGIC) throw new Error("no Zstandard frame");
-  const descriptor = bytes[at + 4]!;
-  const single = (descriptor & 0x20) !== 0;
-  const sizeBytes = descriptor >> 6 === 0 ? (single ? 1 : 0) : 1 << (descriptor >> 6);
-  let next = at + 5 + (single ? 0 : 1) + [0, 1, 2, 4][descriptor & 3]! + sizeBytes;
-  let most = 0;
-  for (;;) {
-    if (next + 3 > bytes.length) short();
-    const header = bytes.readUIntLE(next, 3);
-    const type = (header >> 1) & 3;
-    if (type === 3) throw new Error("a Zstandard block of the reserved type");
-    next += 3 + (type === 1 ? 1 : header >> 3);
-    most += type === 2 ? MAX_BLOCK_BYTES : header >> 3;
-    if ((header & 1) === 1) break;
-  }
-  next += (descriptor & 4) === 0 ? 0 : 4;
-  return next > bytes.length ? short() : { end: next, most };
 }

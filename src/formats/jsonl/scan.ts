@@ -3,22 +3,26 @@
  *
  * Contract: a record of lines ends at 0x0A and nowhere else; blank lines are no records. Block k of plain and gzip files has the
  * records that begin in [k · 4 MiB, (k + 1) · 4 MiB) of the (decompressed) bytes, at most MAX_RECORDS of them: the rest is a block of its
- * own. What is read before a fault comes out first. `record(i)` can be called until the next block is asked for.
+ * own. Of a Zstandard file of many frames it has the records that begin in group k of its frames. What is read before a fault comes out
+ * first. `record(i)` can be called until the next block is asked for.
  *
  * @example
  * for await (const { records, columns } of scan(shard, { kernels })) …
  */
 import type { AthanorError } from "../../base/errors.ts";
+import { frameGroups } from "../codecs/zstd-groups.ts";
+import { readyZstd } from "../codecs/zstd.ts";
 import { NotFormat, RecordMalformed, RecordTooLong, RecordTruncated } from "../errors.ts";
-import type { Encoding, IndexOptions, ScanEnd, ScannedBlock, Segment, ShardFiles } from "../types.ts";
-import { BLOCK_BYTES, RESTART_EVERY } from "../types.ts";
+import type { Encoding, IndexOptions, ScanEnd, ScannedBlock, ShardFiles } from "../types.ts";
+import { RESTART_EVERY } from "../types.ts";
 import { columnsOf, decodeRecords, isSpace, type Layout } from "./decode.ts";
 import { encodingOf } from "./detect.ts";
 import { ElementMatcher } from "./elements.ts";
 import { wrongShape } from "./shape.ts";
 import { Keys } from "./keys.ts";
 import { metaOf } from "./meta.ts";
-import { openSource, type Source } from "./source.ts";
+import { FrameSource } from "./frames.ts";
+import { BYTE_GRID, openSource, type Grid, type Source } from "./source.ts";
 import { readObject } from "./value.ts";
 import { Window } from "./window.ts";
 
@@ -32,10 +36,14 @@ export async function* scan(
   { object, path }: ShardFiles,
   { kernels, progress }: IndexOptions,
 ): AsyncGenerator<ScannedBlock, ScanEnd> {
-  const encoding = await encodingOf(object);
-  const source = openSource(object, encoding, kernels);
+  const found = await encodingOf(object);
+  const groups = found === "zstd" ? await frameGroups(object) : undefined;
+  await readyZstd();
+  const frames = groups && new FrameSource(object, groups, kernels);
+  const source = frames ?? openSource(object, found, kernels);
+  const encoding = frames === undefined ? found : "zstd-frames";
   try {
-    const walk = new Walk(source, object.uri, path);
+    const walk = new Walk(source, frames ?? BYTE_GRID, object.uri, path);
     for await (const block of walk.blocks()) {
       yield block;
       progress?.(source.stored);
@@ -49,6 +57,7 @@ export async function* scan(
 
 class Walk {
   private readonly window: Window;
+  private readonly grid: Grid;
   private readonly keys = Keys.all();
   private readonly matcher = new ElementMatcher();
   private readonly file: string;
@@ -59,8 +68,9 @@ class Walk {
   /** What ends the scan once all before it has come out; of the record behind those. */
   private fault: ((record: number) => AthanorError) | undefined;
 
-  constructor(source: Source, file: string, path: string) {
+  constructor(source: Source, grid: Grid, file: string, path: string) {
     this.window = new Window(source);
+    this.grid = grid;
     this.file = file;
     this.path = path;
   }
@@ -100,7 +110,7 @@ class Walk {
     const { window } = this;
     let start = first;
     for (;;) {
-      const end = await this.lineEnd(start, Math.max(start, borderBehind(start) - 1));
+      const end = await this.lineEnd(start, Math.max(start, (await this.borderBehind(start)) - 1));
       if (end > start) {
         const { block, at } = this.block(start, end, MAX_RECORDS);
         if (block !== undefined) yield block;
@@ -116,7 +126,7 @@ class Walk {
     let next = await this.element(first, true);
     while (next !== undefined && next !== CLOSED) {
       const start = next;
-      const border = borderBehind(start);
+      const border = await this.borderBehind(start);
       let end = start;
       let count = 0;
       while (next !== undefined && next !== CLOSED && next < border && count < MAX_RECORDS) {
@@ -157,16 +167,28 @@ class Walk {
     this.line += found.lines;
     const [first] = found.begins as [number];
     const offset = first + base;
-    const segment: Segment & { field: number } = { file: 0, offset, length: at - offset, field: 0 };
+    const { segments, origin } = this.grid.place(offset, at);
+    const restarts = found.begins.filter((_, i) => i % RESTART_EVERY === 0).map((begin) => begin + base);
+    if (origin !== undefined) restarts.push(at);
     const block: ScannedBlock = {
       records,
-      segments: [segment],
-      restarts: found.begins.filter((_, i) => i % RESTART_EVERY === 0).map((begin) => begin - first),
+      segments: segments.map((segment) => ({ ...segment, field: 0 })),
+      restarts: restarts.map((restart) => restart - (origin ?? offset)),
       columns: { fields: columnsOf(keys, records), faults: found.faults },
       offsets: found.begins.map((begin) => begin + base),
       record: (i) => readObject(bytes, found.begins[i]!),
     };
+    if (origin !== undefined) block.origin = origin;
     return { block, at };
+  }
+
+  /** The border behind a position; the end of the data where there is none. */
+  private async borderBehind(position: number): Promise<number> {
+    for (;;) {
+      const border = this.grid.borderBehind(position);
+      if (border !== undefined) return border;
+      if (!(await this.window.fill())) return this.window.to;
+    }
   }
 
   /** The end of the line that has byte `from`: behind its 0x0A, or the end of the data; of whole lines where the data is cut. */
@@ -266,8 +288,4 @@ class Walk {
         "split it, or check whether the file is JSON Lines at all",
       );
   }
-}
-
-function borderBehind(position: number): number {
-  return (Math.floor(position / BLOCK_BYTES) + 1) * BLOCK_BYTES;
 }

@@ -9,7 +9,7 @@ import type { Kernels } from "../../kernels/kernels.ts";
 import type { ReadableObject } from "../../storage/types.ts";
 import { SequentialReader } from "../sequential.ts";
 import { openStream, type RunningStream } from "../stream.ts";
-import type { Encoding } from "../types.ts";
+import { BLOCK_BYTES, type Encoding, type Segment } from "../types.ts";
 import type { Chunks } from "./window.ts";
 
 const READ_BYTES = 2 * 1024 * 1024;
@@ -23,6 +23,27 @@ export interface Source extends Chunks {
   readonly crc32c: number;
   close(): void;
 }
+
+/** Where the records of a block lie. */
+export interface Place {
+  segments: Segment[];
+  /** As of `ScannedBlock`. */
+  origin?: number;
+}
+
+/** How the (decompressed) bytes are cut into blocks. */
+export interface Grid {
+  /** Records that begin before it belong to the block of the one that begins at `position`. Undefined: not known before more is read. */
+  borderBehind(position: number): number | undefined;
+  /** What is to be read for the records in [begin, end). */
+  place(begin: number, end: number): Place;
+}
+
+/** Every 4 MiB, and nothing but the records themselves. */
+export const BYTE_GRID: Grid = {
+  borderBehind: (position) => (Math.floor(position / BLOCK_BYTES) + 1) * BLOCK_BYTES,
+  place: (begin, end) => ({ segments: [{ file: 0, offset: begin, length: end - begin }] }),
+};
 
 export function openSource(object: ReadableObject, encoding: Encoding, kernels: Kernels): Source {
   return encoding === "plain" ? new PlainSource(object, kernels) : new StreamSource(object, encoding, kernels);

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { shardOf, type TestShard } from "../blocks.ts";
+import { skippableFrame, zstdFrame } from "../codecs/zstd-writer.ts";
 import { generator } from "../damage.ts";
 import { fixtures } from "../fixtures.ts";
 
@@ -39,6 +40,17 @@ export function gzipMembers(bytes: Buffer, size: number): Buffer {
   return Buffer.concat(members);
 }
 
+/** Frames of odd sizes, each in a group of its own. */
+function zstdFrames(bytes: Buffer, size: number): Buffer {
+  const frames: Buffer[] = [];
+  for (let at = 0; at < bytes.length; at += size)
+    frames.push(
+      skippableFrame(64 * 1024),
+      zstdFrame(bytes.subarray(at, at + size), { block: 700, sized: at % 3 === 0 }),
+    );
+  return Buffer.concat(frames);
+}
+
 /** Small shards of every kind that the format reads. */
 export function hostileShards(): TestShard[] {
   const { lines, array } = sample(200, 1);
@@ -47,6 +59,7 @@ export function hostileShards(): TestShard[] {
     shardOf("b.json", array),
     shardOf("c.jsonl.gz", gzipMembers(lines, 5000)),
     shardOf("e.jsonl.zst", readFileSync(`${fixtures}/zstd/records.zst`)),
+    shardOf("f.jsonl.zst", zstdFrames(lines, 5000)),
     shardOf("d.jsonl", Buffer.from('{"input_ids":[9007199254740993,2,3],"x":0.25}\n'.repeat(100))),
   ];
 }

@@ -20,7 +20,7 @@ from .npy import npy_tokens
 from .tokens import Tokens
 
 MAGIC = b"ATHIDX01"
-ENCODINGS = ("plain", "gzip", "zlib")
+ENCODINGS = ("plain", "gzip", "zlib", "zstd", "zstd-frames")
 RUN_BLOCKS = 64
 RESTART_EVERY = 64
 # Formats; the agent reads more.
@@ -45,7 +45,7 @@ class Shard:
 
     @property
     def is_stream(self) -> bool:
-        return self.encoding != "plain"
+        return self.encoding not in ("plain", "zstd-frames")
 
 
 @dataclass
