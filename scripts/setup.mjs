@@ -146,6 +146,22 @@ export async function ensurePeers() {
   return ensureVenv(base, "venv-peers", join(root, "bench", "requirements.txt"), "the peers of bench/");
 }
 
+/** tf.data has one more: where TensorFlow is installed, transformers and others import it. Undefined: not to be had here. */
+export async function ensureTensorFlow() {
+  try {
+    return await ensureVenv(
+      checkMachine(true),
+      "venv-tf",
+      join(root, "bench", "requirements-tf.txt"),
+      "TensorFlow for bench:peers",
+    );
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error;
+    say(`tf.data is left out: ${error.message}`);
+    return undefined;
+  }
+}
+
 async function ensureVenv(
   base,
   prefix = "venv",

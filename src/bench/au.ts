@@ -14,7 +14,9 @@ export interface RankRun {
   compute_s: number;
   stall_s: number;
   longest_stall_s: number;
+  /** Of the rank; of its worker processes. */
   cpu_s: number;
+  workers_cpu_s: number;
   read_bytes: number;
   disk_bytes: number;
   /** Present when the span was too short for a batch and was scaled up from so many samples. */

@@ -8,7 +8,8 @@ export type Mode = "window" | "global";
 export interface Contender {
   /** Name in tables: `memmap`, `athanor window`. */
   name: string;
-  loader: ContenderName;
+  /** As worker.py knows it. */
+  loader: string;
   /** Athanor only. */
   mode: Mode | undefined;
 }

@@ -42,6 +42,15 @@ export function pss(pid: number): number | undefined {
   }
 }
 
+/** The part of `pss` that is pages of files. */
+export function filePss(pid: number): number | undefined {
+  try {
+    return 1024 * number(readFileSync(`/proc/${pid}/smaps_rollup`, "latin1"), /^Pss_File:\s+(\d+) kB/m);
+  } catch {
+    return undefined;
+  }
+}
+
 /** The agent of job `job`, by the title it gives itself. A zombie has none. */
 export function findAgent(job: string): number | undefined {
   for (const entry of readdirSync("/proc")) {

@@ -6,7 +6,7 @@ import { speedupBound, stepOfRatio } from "./au.ts";
 import type { Contender } from "./contenders.ts";
 import type { FoundStep } from "./find-step.ts";
 import type { FileSystem, MachineFacts } from "./machine.ts";
-import type { PassResult, Setting } from "./passes.ts";
+import type { PassResult, Setting } from "./measure.ts";
 import type { Client } from "./python.ts";
 import { median, ratios, type Spread, spread } from "./statistics.ts";
 

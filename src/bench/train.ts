@@ -14,7 +14,8 @@ import { describeSet, ensureMemmap } from "./data.ts";
 import { BenchData } from "./errors.ts";
 import { findStep } from "./find-step.ts";
 import { machineFacts } from "./machine.ts";
-import { NAIVE_PASSES, Passes, type PassResult, type Setting, windowMemory } from "./passes.ts";
+import type { PassResult, Setting } from "./measure.ts";
+import { NAIVE_PASSES, Passes, windowMemory } from "./passes.ts";
 import { type Client, findPython } from "./python.ts";
 import { cacheState, type Report, rowOf, storyOf, type Table } from "./report.ts";
 

@@ -1,6 +1,6 @@
 /**
- * `athanor bench train | formats | agent-opens`: the comparison tables, and the agent's opens.
- * Parses, calls, prints; the work is in src/bench/.
+ * `athanor bench train | formats | agent-opens`: the comparison tables, and the agent's opens; `peers | limits` are in
+ * bench-peers.ts. Parses, calls, prints; the work is in src/bench/.
  */
 import { join, resolve } from "node:path";
 import type { Command } from "commander";
@@ -15,6 +15,8 @@ import { formatsMarkdown, formatsText } from "../bench/formats-table.ts";
 import { reportHtml } from "../bench/html.ts";
 import { comparisonText, reportText } from "../bench/table.ts";
 import { benchTrain } from "../bench/train.ts";
+import { amount, count, oneOf } from "./bench-flags.ts";
+import { registerLimits, registerPeers } from "./bench-peers.ts";
 import { printLine, wantsJson } from "./command.ts";
 
 interface TrainFlags {
@@ -166,6 +168,8 @@ export function register(program: Command): void {
         json ? JSON.stringify(report) : flags.markdown === true ? formatsMarkdown(report) : formatsText(report),
       );
     });
+  registerPeers(bench);
+  registerLimits(bench);
   bench
     .command("agent-opens")
     .description("count the files that the start of an agent opens (needs strace)")
@@ -193,28 +197,8 @@ export function register(program: Command): void {
     });
 }
 
-function count(name: string, text: string): number {
-  const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < 1)
-    throw new Usage(`${name} must be a whole number of at least 1, got ${JSON.stringify(text)}`);
-  return value;
-}
-
-function amount(name: string, text: string): number {
-  const value = text.trim() === "" ? Number.NaN : Number(text);
-  if (!Number.isFinite(value) || value < 0)
-    throw new Usage(`${name} must be a number of at least 0, got ${JSON.stringify(text)}`);
-  return value;
-}
-
 function percent(text: string): number {
   const value = amount("--find-au", text);
   if (value <= 0 || value >= 100) throw new Usage(`--find-au must lie between 0 and 100, got ${JSON.stringify(text)}`);
   return value;
-}
-
-function oneOf<const T extends string>(name: string, text: string, choices: readonly T[]): T {
-  const found = choices.find((choice) => choice === text);
-  if (found === undefined) throw new Usage(`${name} must be one of ${choices.join(", ")}, got ${JSON.stringify(text)}`);
-  return found;
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { escapeHtml, reportHtml } from "../../src/bench/html.ts";
-import type { PassResult } from "../../src/bench/passes.ts";
+import type { PassResult } from "../../src/bench/measure.ts";
 import { type Report, rowOf, storyOf } from "../../src/bench/report.ts";
 import { reportText } from "../../src/bench/table.ts";
 import { contenders } from "../../src/bench/contenders.ts";

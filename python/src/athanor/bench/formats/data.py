@@ -172,7 +172,15 @@ def _write(path: str, data: bytes) -> None:
         file.write(data)
 
 
-def write(out: str, formats: list[str], n: int, seq: int, shards: int, seed: int) -> list[str]:
+def write(
+    out: str,
+    formats: list[str],
+    n: int,
+    seq: int,
+    shards: int,
+    seed: int,
+    writers: dict[str, Callable[[str, list[Rows]], None]] = WRITERS,
+) -> list[str]:
     """Writes what is not there yet; the formats that are."""
     missing = [name for name in formats if not os.path.isdir(f"{out}/{name}")]
     parts: list[Rows] = []
@@ -185,7 +193,7 @@ def write(out: str, formats: list[str], n: int, seq: int, shards: int, seed: int
         part = f"{out}/{name}.{os.getpid()}.part"
         os.makedirs(part)
         try:
-            WRITERS[name](part, parts)
+            writers[name](part, parts)
             os.rename(part, f"{out}/{name}")
         except ImportError as error:
             print(f"{name} left out: {error}", file=sys.stderr)

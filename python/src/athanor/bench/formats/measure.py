@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import pages
 from .peers import PEERS
 
 #: A token stream is cut every `width` tokens; the others have their own rows.
@@ -55,19 +56,6 @@ def peer(c: dict[str, Any]) -> Iterator[Any]:
         yield from read(c["folder"], c["batch"], c["width"], c["seed"] + epoch)
 
 
-def drop_pages(folder: str) -> int:
-    """Bytes of the files, whose pages are no longer in the cache."""
-    total = 0
-    for where, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != ".athanor"]
-        for name in names:
-            with open(os.path.join(where, name), "rb", buffering=0) as file:
-                os.fsync(file.fileno())
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                total += os.fstat(file.fileno()).st_size
-    return total
-
-
 def counters(loader: Any) -> np.ndarray[Any, Any]:
     """CPU seconds of the trainer and of the agent; reads of the agent, and their bytes."""
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -82,7 +70,7 @@ def measure(c: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)  # as torchrun does
-    size = drop_pages(c["folder"]) if c["cold"] else 0
+    size = pages.drop(pages.files(c["folder"])) if c["cold"] else 0
     start = time.perf_counter()
     loader, batches = athanor(c) if c["reader"] == "athanor" else (None, peer(c))
     ids, _ = next(batches)
