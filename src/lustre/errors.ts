@@ -1,0 +1,7 @@
+/** Errors of layouts and of the tools that tell them. Each code has a section in docs/reference/errors.md. */
+import { defineError } from "../base/errors.ts";
+
+/** Bytes or text that should tell a layout and do not. */
+export const LayoutInvalid = defineError("ATH_LAYOUT_INVALID", 1);
+/** A layout could not be read: no tool, no permission, a metadata server that does not answer. */
+export const LayoutUnreadable = defineError("ATH_LAYOUT_UNREADABLE", 3);

@@ -1,0 +1,25 @@
+/** Recorded and sampled outputs of test/fixtures/lustre. */
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { Layout } from "../../src/lustre/layout.ts";
+
+const FOLDER = fileURLToPath(new URL("../../../test/fixtures/lustre/", import.meta.url));
+
+export const recorded = (name: string): string => readFileSync(`${FOLDER}recorded/${name}`, "utf8");
+export const sampled = (name: string): string => readFileSync(`${FOLDER}samples/${name}`, "utf8");
+
+/** The value of `lustre.lov` in what `getfattr -e hex` printed; of the last file, if of several. */
+export function hexOf(printed: string): Uint8Array {
+  const hex = [...printed.matchAll(/(?:^lustre\.lov=0x|^)([0-9a-f]{64,})$/gm)].at(-1)?.[1];
+  if (hex === undefined) throw new Error(`no layout in ${printed.slice(0, 80)}`);
+  return new Uint8Array(Buffer.from(hex, "hex"));
+}
+
+/** What both sources tell: the xattr hides the first OST, the server of DoM, and the generation of a plain layout. */
+export function comparable(layout: Layout): unknown {
+  return {
+    ...layout,
+    generation: layout.composite ? layout.generation : undefined,
+    components: layout.components.map((component) => ({ ...component, stripeOffset: undefined, mdt: undefined })),
+  };
+}
