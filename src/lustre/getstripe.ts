@@ -63,7 +63,7 @@ class Reader {
     const row = /^\s+(\d+)\s+\d+\s+0x[0-9a-f]+\s+(?:0x[0-9a-f]+|\d+)\s*$/i.exec(line);
     if (row !== null) return this.object(row[1] as string);
     // Only a path may begin without blanks and hold no key of ours at its beginning.
-    if (/^\//.test(line) || (/^\S/.test(line) && !KEY.test(line) && line.includes("/"))) {
+    if (line.startsWith("/") || (/^\S/.test(line) && !KEY.test(line) && line.includes("/"))) {
       this.finish();
       this.path = line;
       return;

@@ -60,8 +60,6 @@ export interface Layout {
 export const isReleased = (layout: Layout): boolean =>
   layout.components.some(({ pattern }) => pattern.includes("released"));
 export const hasDom = (layout: Layout): boolean => layout.components.some(({ pattern }) => pattern.includes("mdt"));
-export const isInstantiated = (component: Component): boolean =>
-  component.osts.length > 0 || (component.pattern.includes("mdt") && component.flags.includes("init"));
 
 /** Numbers of the mirrors that are behind: what was written went to another one. */
 export function staleMirrors(layout: Layout): number[] {

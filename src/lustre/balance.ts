@@ -1,0 +1,108 @@
+/**
+ * Balance: how the bytes of a set of files lie over the OSTs, and which files to lay elsewhere so that they lie evenly. Pure.
+ *
+ * A set that is read as a whole is done when the fullest OST is: `total / fullest` is how many OSTs work for it at a time, on average.
+ */
+import { isReleased, spreadOf } from "./layout.ts";
+import type { Layout } from "./layout.ts";
+
+export interface PlacedFile {
+  path: string;
+  layout: Layout;
+  /** Bytes. */
+  size: number;
+}
+
+export interface Balance {
+  /** By number of the OST; OSTs that hold nothing of the set are there, too. */
+  osts: { index: number; bytes: number; files: number }[];
+  /** Bytes on metadata servers. */
+  mdt: number;
+  /** Bytes without an object: released files, holes. */
+  none: number;
+  /** How many OSTs work at a time while the whole set is read. */
+  parallel: number;
+  /** The same if the bytes lay as evenly as these files allow. */
+  possible: number;
+}
+
+export interface Move {
+  path: string;
+  size: number;
+  from: number;
+  to: number;
+}
+
+/** `targets`: OSTs that could hold files of the set. */
+export function balanceOf(files: readonly PlacedFile[], targets: readonly number[]): Balance {
+  const osts = new Map(targets.map((index) => [index, { index, bytes: 0, files: 0 }]));
+  let mdt = 0;
+  let none = 0;
+  let largest = 0;
+  for (const { layout, size } of files) {
+    const spread = spreadOf(layout, 0n, BigInt(size));
+    mdt += Number(spread.mdt);
+    none += Number(spread.none);
+    for (const [index, bytes] of spread.osts) {
+      const ost = osts.get(index) ?? { index, bytes: 0, files: 0 };
+      ost.bytes += Number(bytes);
+      ost.files++;
+      osts.set(index, ost);
+      largest = Math.max(largest, Number(bytes));
+    }
+  }
+  const sorted = [...osts.values()].sort((a, b) => a.index - b.index);
+  const total = sorted.reduce((sum, { bytes }) => sum + bytes, 0);
+  const fullest = Math.max(0, ...sorted.map(({ bytes }) => bytes));
+  const atBest = Math.max(largest, total / Math.max(1, targets.length));
+  return {
+    osts: sorted,
+    mdt,
+    none,
+    parallel: fullest === 0 ? 0 : total / fullest,
+    possible: atBest === 0 ? 0 : total / atBest,
+  };
+}
+
+/** Uneven enough to be worth moving data: a quarter of the time for the whole set. */
+const WORTH = 1.25;
+/** Near enough to even to stop. */
+const EVEN = 1.05;
+
+/**
+ * Files on one OST that would lie better on another, at most `limit`, the largest gain first: from the fullest OST to the emptiest one until a
+ * move gains nothing. Files over several OSTs stay: another striping is the cure for them. `targets`: where files may go.
+ */
+export function movesOf(
+  files: readonly PlacedFile[],
+  balance: Balance,
+  targets: readonly number[],
+  limit: number,
+): Move[] {
+  if (balance.possible < balance.parallel * WORTH || targets.length === 0) return [];
+  const load = new Map(balance.osts.map(({ index, bytes }) => [index, bytes]));
+  const here = new Map<number, PlacedFile[]>();
+  for (const file of files) {
+    const osts = new Set(file.layout.components.flatMap((component) => component.osts));
+    const [only] = osts;
+    if (osts.size !== 1 || file.size === 0 || isReleased(file.layout)) continue;
+    here.set(only!, [...(here.get(only!) ?? []), file]);
+  }
+  for (const list of here.values()) list.sort((a, b) => b.size - a.size || (a.path < b.path ? -1 : 1));
+  const even = (Math.max(...load.values()) * balance.parallel * EVEN) / balance.possible;
+  const moves: Move[] = [];
+  while (moves.length < limit) {
+    const from = [...load].reduce((a, b) => (b[1] > a[1] ? b : a))[0];
+    const to = targets.reduce((a, b) => ((load.get(b) ?? 0) < (load.get(a) ?? 0) ? b : a));
+    const gap = load.get(from)! - (load.get(to) ?? 0);
+    const list = here.get(from) ?? [];
+    // The largest that leaves the other one below where this one was.
+    const at = list.findIndex(({ size }) => size < gap);
+    if (from === to || at < 0 || load.get(from)! <= even) break;
+    const [file] = list.splice(at, 1);
+    load.set(from, load.get(from)! - file!.size);
+    load.set(to, (load.get(to) ?? 0) + file!.size);
+    moves.push({ path: file!.path, size: file!.size, from, to });
+  }
+  return moves;
+}

@@ -1,0 +1,245 @@
+/**
+ * The report of `athanor layout`: how a file or the files of a folder lie on the OSTs, what is wrong with that, and (`advise`) what to change.
+ * Changes nothing.
+ *
+ * @example
+ * const report = await layoutReport("/mnt/lustre/d", { storage, advise: true });
+ */
+import { dirname, join } from "node:path";
+import { runTool } from "../base/run-tool.ts";
+import { formatNumber } from "../base/units.ts";
+import { hostRoot, mountOf, readMounts } from "../storage/mounts.ts";
+import type { Mount } from "../storage/mounts.ts";
+import { advise, poolOf, useOf } from "./advice.ts";
+import type { Advice, FileFacts, Use } from "./advice.ts";
+import { balanceOf, movesOf } from "./balance.ts";
+import type { Balance, Move } from "./balance.ts";
+import { isReleased, staleMirrors } from "./layout.ts";
+import { optionsOf, quoted } from "./setstripe.ts";
+import { realPath, surveyOf } from "./survey.ts";
+import type { Survey, SurveyOptions } from "./survey.ts";
+import { clientVersion, fileSystemOf, parsePool, readTargets } from "./targets.ts";
+import type { Target } from "./targets.ts";
+
+export interface ReportOptions extends SurveyOptions {
+  advise: boolean;
+  /** @default what the files look like */
+  use?: Use | undefined;
+  /** Where /proc and /sys are looked for. @default $ATHANOR_HOST_ROOT, else `/` */
+  root?: string;
+}
+
+export interface Finding {
+  /** `problem`: data cannot be read, or writing it fails; `slow`: it costs time. */
+  severity: "problem" | "slow";
+  what: string;
+  /** What to do about it. */
+  fix: string | undefined;
+}
+
+export interface MoveAdvice extends Move {
+  command: string;
+  undo: string;
+}
+
+export interface LustreReport {
+  kind: "lustre";
+  path: string;
+  mount: Mount;
+  client: string | undefined;
+  targets: Target[];
+  survey: Survey;
+  balance: Balance;
+  findings: Finding[];
+  notes: string[];
+  advice: Advice | undefined;
+  /** Files to lay elsewhere so that the set lies evenly; files that HSM has an archive of are left out. */
+  moves: MoveAdvice[];
+}
+
+export interface OtherReport {
+  kind: "other";
+  path: string;
+  mount: Mount;
+}
+
+/** Throws what `surveyOf` throws. */
+export async function layoutReport(asked: string, options: ReportOptions): Promise<LustreReport | OtherReport> {
+  const root = options.root ?? hostRoot();
+  const real = await realPath(asked, options.timeoutMs);
+  const mount = mountOf(real, readMounts(root));
+  if (mount.kind !== "lustre") return { kind: "other", path: real, mount };
+  const single = await surveyOf(real, mount, options);
+  // What a file should be depends on what lies beside it.
+  const path = options.advise && single.kind === "file" ? dirname(real) : real;
+  const survey = path === real ? single : await surveyOf(path, mount, options);
+  const { targets, notes } = await readTargets(mount, root, options.timeoutMs);
+  const files = facts(survey);
+  const pool = poolOf(survey.folder) ?? poolOf(survey.above);
+  const members = pool === undefined ? targets : await poolTargets(pool, mount, targets, options.timeoutMs);
+  const working = members.filter(({ state }) => state !== "inactive" && state !== "silent");
+  const placeable = working.filter(({ state }) => state !== "full" && state !== "read-only");
+  // Those that hold something count even if they do not work now, or no tool lists them.
+  const holding = balanceOf(files, []).osts.map(({ index }) => index);
+  const known = [...new Set([...working.map(({ index }) => index), ...holding])];
+  const balance = balanceOf(files, known);
+  const report: LustreReport = {
+    kind: "lustre",
+    path,
+    mount,
+    client: clientVersion(root),
+    targets,
+    survey,
+    balance,
+    findings: findingsOf(survey, files, targets, balance),
+    notes: [...survey.notes, ...notes],
+    advice: undefined,
+    moves: [],
+  };
+  if (!options.advise) return report;
+  report.advice = advise({
+    folder: survey.kind === "folder" ? path : dirname(path),
+    use: options.use ?? useOf(path, files),
+    files,
+    count: survey.listed,
+    osts: Math.max(1, working.length > 0 ? working.length : known.length),
+    current: survey.folder,
+    above: survey.above,
+    mount: survey.mount,
+    slowLinks: /\.fsx\./.test(mount.source),
+  });
+  report.moves = await movable(
+    path,
+    files,
+    balance,
+    placeable.map(({ index }) => index),
+  );
+  return report;
+}
+
+const MOVES = 50;
+/** How often other files are looked for in place of archived ones. */
+const HSM_ROUNDS = 4;
+const TOOL_MS = 10_000;
+const EXAMPLES = 3;
+
+function facts({ files }: Survey): FileFacts[] {
+  return files.flatMap(({ path, size, layout }) =>
+    layout === undefined || size === undefined ? [] : [{ path, size, layout }],
+  );
+}
+
+async function poolTargets(
+  pool: string,
+  mount: Mount,
+  targets: readonly Target[],
+  timeoutMs = TOOL_MS,
+): Promise<Target[]> {
+  const ran = await runTool("lfs", ["pool_list", `${fileSystemOf(mount.source)}.${pool}`], { timeoutMs });
+  const names = new Set(parsePool(ran.stdout));
+  const members = targets.filter(({ name }) => names.has(name));
+  return members.length > 0 ? members : [...targets];
+}
+
+function findingsOf(
+  { files, listed }: Survey,
+  placed: readonly FileFacts[],
+  targets: readonly Target[],
+  balance: Balance,
+): Finding[] {
+  const findings: Finding[] = [];
+  const add = (severity: Finding["severity"], what: string, fix?: string): void =>
+    void findings.push({ severity, what, fix });
+  const named = (paths: readonly string[]): string =>
+    paths.slice(0, EXAMPLES).join(", ") + (paths.length > EXAMPLES ? ` and ${paths.length - EXAMPLES} more` : "");
+  const lost = new Map(
+    targets.filter(({ state }) => state === "inactive" || state === "silent").map((ost) => [ost.index, ost]),
+  );
+  for (const { index, name, state } of lost.values()) {
+    const here = files.filter(({ layout }) => layout?.components.some(({ osts }) => osts.includes(index)) === true);
+    const effect =
+      state === "inactive"
+        ? "is switched off: reads of its stripes fail with EIO"
+        : "does not answer: reads of its stripes hang";
+    const what =
+      here.length === 0 ? "" : `; ${formatNumber(here.length, "file")} here (${named(here.map(({ path }) => path))})`;
+    add("problem", `OST ${index} (${name}) ${effect}${what}`, "ask the admin; `lfs check osts` tells when it is back");
+  }
+  for (const { index, name, state } of targets) {
+    if (state === "full")
+      add(
+        "problem",
+        `OST ${index} (${name}) is full: writing a file that has a stripe there fails with ENOSPC, whatever \`df\` says`,
+        "new files avoid it; move or delete files on it",
+      );
+    if (state === "filling") add("slow", `OST ${index} (${name}) is more than 85 % full`);
+    if (state === "degraded") add("slow", `OST ${index} (${name}) is degraded (a disk is being rebuilt)`);
+    if (state === "read-only") add("problem", `OST ${index} (${name}) takes no new data`);
+  }
+  const released = files.filter(({ layout }) => layout !== undefined && isReleased(layout)).map(({ path }) => path);
+  if (released.length > 0)
+    add(
+      "problem",
+      `${formatNumber(released.length, "file")} released to HSM (${named(released)}): the first read of one waits until it is restored`,
+      "restore before training: `lfs hsm_restore FILE`",
+    );
+  const stale = files.filter(({ layout }) => layout !== undefined && staleMirrors(layout).length > 0);
+  if (stale.length > 0) {
+    const { path, layout } = stale[0]!;
+    const mirrors = staleMirrors(layout!).join(", ");
+    add(
+      "slow",
+      `${formatNumber(stale.length, "file")} with a mirror that is stale (${path}: mirror ${mirrors})`,
+      "`lfs mirror resync FILE`",
+    );
+  }
+  const holding = balance.osts.filter(({ bytes }) => bytes > 0);
+  if (placed.length > 1 && holding.length === 1 && balance.osts.length > 1)
+    add("slow", `all ${listed} files lie on OST ${holding[0]!.index}`);
+  else if (placed.length > 1 && balance.possible > 1.25 * balance.parallel)
+    add(
+      "slow",
+      `unevenly placed: while all of it is read ${balance.parallel.toFixed(1)} OSTs work at a time, ${balance.possible.toFixed(1)} could`,
+    );
+  const faults = files.filter(({ fault }) => fault !== undefined);
+  if (faults.length > 0)
+    add(
+      "problem",
+      `${formatNumber(faults.length, "file")} of which layout or size is not known (${faults[0]!.path}: ${faults[0]!.fault})`,
+    );
+  return findings;
+}
+
+/** Moves with their lines. A file that HSM has an archive of stays: a new layout would make the archive stale. */
+async function movable(
+  folder: string,
+  files: readonly FileFacts[],
+  balance: Balance,
+  targets: readonly number[],
+): Promise<MoveAdvice[]> {
+  const layouts = new Map(files.map(({ path, layout }) => [path, layout]));
+  const stay = new Set<string>();
+  let moves: Move[] = [];
+  for (let round = 0; round < HSM_ROUNDS; round++) {
+    const free = files.filter(({ path, layout }) => !stay.has(path) && layout.foreign === undefined);
+    moves = movesOf(free, balance, targets, MOVES);
+    if (moves.length === 0) return [];
+    const paths = moves.map(({ path }) => join(folder, path));
+    // oxlint-disable-next-line no-await-in-loop -- the next round depends on this one
+    const ran = await runTool("lfs", ["hsm_state", ...paths], { timeoutMs: TOOL_MS });
+    const archived = new Set(
+      [...ran.stdout.matchAll(/^(.*): \(0x[0-9a-f]+\).*\barchived\b/gm)].map(([, path]) => path),
+    );
+    const found = moves.filter((_, i) => archived.has(paths[i]));
+    if (found.length === 0) break;
+    for (const { path } of found) stay.add(path);
+  }
+  return moves.flatMap((move) => {
+    if (stay.has(move.path)) return [];
+    const line = (ost: number): string =>
+      ["lfs migrate --non-block", ...optionsOf(layouts.get(move.path)!, ost)!, quoted(join(folder, move.path))].join(
+        " ",
+      );
+    return [{ ...move, command: line(move.to), undo: line(move.from) }];
+  });
+}

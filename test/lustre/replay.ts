@@ -1,0 +1,134 @@
+/**
+ * A Lustre for the command line, out of recordings: a folder that /proc/self/mountinfo calls a Lustre mount, files in it whose layouts are
+ * real xattrs under another name, an `lfs` that answers from recorded texts, a Python in which calls on chosen files never return.
+ */
+import { spawnSync } from "node:child_process";
+import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { MAIN } from "../cli/athanor.ts";
+
+export interface ReplayFile {
+  size: number;
+  /** The xattr; undefined: it has none. */
+  lov?: Uint8Array;
+  /** A size is never told: the file lies on an OST that is gone. */
+  hangs?: boolean;
+}
+
+export interface Scene {
+  files?: Record<string, ReplayFile>;
+  /** By the arguments of `lfs`, with /mnt/lustre as the mount. */
+  lfs?: Record<string, { stdout?: string; stderr?: string; status?: number; hang?: boolean }> | undefined;
+  /** @default 2.17.0 */
+  version?: string;
+  /** Line of mountinfo behind the mount point. @default Lustre over TCP */
+  system?: string;
+  /** @default true */
+  python?: boolean;
+  /** Files of /sys/fs/lustre. */
+  sys?: Record<string, string>;
+}
+
+export interface Replayed {
+  code: number | null;
+  /** With the folder called /mnt/lustre. */
+  stdout: string;
+  stderr: string;
+}
+
+const REPLAY = fileURLToPath(new URL("../../../test/fixtures/lustre/replay/", import.meta.url));
+const PYTHON = process.env["ATHANOR_PYTHON"] ?? "python3";
+
+export class Replay {
+  readonly folder: string;
+  private readonly base: string;
+  private readonly env: NodeJS.ProcessEnv;
+
+  constructor(scene: Scene) {
+    this.base = realpathSync(mkdtempSync(join(tmpdir(), "athanor-lustre-")));
+    this.folder = join(this.base, "mount");
+    const root = join(this.base, "root");
+    const bin = join(this.base, "bin");
+    for (const path of [this.folder, bin, join(root, "proc/self")]) mkdirSync(path, { recursive: true });
+    const system = scene.system ?? "lustre 10.0.2.15@tcp:/lustre rw,checksum,flock,lazystatfs";
+    const mounts = ["21 1 8:1 / / rw - ext4 /dev/vda rw", `44 21 0:44 / ${this.folder} rw - ${system}`];
+    writeFileSync(join(root, "proc/self/mountinfo"), `${mounts.join("\n")}\n`);
+    const sys = { version: `${scene.version ?? "2.17.0"}\n`, ...scene.sys };
+    for (const [path, text] of Object.entries(sys)) {
+      mkdirSync(dirname(join(root, "sys/fs/lustre", path)), { recursive: true });
+      writeFileSync(join(root, "sys/fs/lustre", path), text);
+    }
+    const answers = join(this.base, "answers.json");
+    writeFileSync(answers, JSON.stringify({ folder: this.folder, answers: scene.lfs ?? {} }));
+    const path = [dirname(process.execPath), "/usr/local/bin", "/usr/bin", "/bin"];
+    if (scene.lfs !== undefined) path.unshift(REPLAY);
+    const python = join(bin, "python");
+    const hanging = Object.entries(scene.files ?? {}).flatMap(([name, { hangs }]) => (hangs === true ? [name] : []));
+    writeFileSync(python, `#!/bin/sh\nexec ${PYTHON} "$1" "$2" "$3" "$(cat ${join(bin, "patch.py")})\n$4" "$5"\n`);
+    writeFileSync(join(bin, "patch.py"), patch(hanging));
+    chmodSync(python, 0o755);
+    this.env = {
+      ...process.env,
+      PATH: path.join(delimiter),
+      ATHANOR_PYTHON: scene.python === false ? join(bin, "no-python") : python,
+      ATHANOR_HOST_ROOT: root,
+      ATHANOR_REPLAY: answers,
+    };
+    this.write(scene.files ?? {});
+  }
+
+  run(...args: string[]): Replayed {
+    const ran = spawnSync(process.execPath, [MAIN, "layout", ...args], {
+      encoding: "utf8",
+      timeout: 100_000,
+      env: this.env,
+      cwd: this.folder,
+    });
+    const plain = (text: string): string => text.replaceAll(this.folder, "/mnt/lustre");
+    return { code: ran.status, stdout: plain(ran.stdout), stderr: plain(ran.stderr) };
+  }
+
+  remove(): void {
+    rmSync(this.base, { recursive: true });
+  }
+
+  private write(files: Record<string, ReplayFile>): void {
+    const xattrs: [string, string][] = [];
+    for (const [name, { size, lov }] of Object.entries(files)) {
+      const path = join(this.folder, name);
+      mkdirSync(dirname(path), { recursive: true });
+      writeFileSync(path, "");
+      truncateSync(path, size);
+      if (lov !== undefined) xattrs.push([path, Buffer.from(lov).toString("hex")]);
+    }
+    const code = "import json,os,sys\nfor p,v in json.load(sys.stdin): os.setxattr(p, 'user.lov', bytes.fromhex(v))";
+    const set = spawnSync(PYTHON, ["-c", code], { input: JSON.stringify(xattrs), encoding: "utf8" });
+    if (set.status !== 0) throw new Error(`no user xattrs in ${this.base}: ${set.stderr}`);
+  }
+}
+
+function patch(hanging: readonly string[]): string {
+  return `import os, time
+_get, _stat = os.getxattr, os.stat
+os.getxattr = lambda path, name: _get(path, name.replace("lustre.", "user."))
+def _slow(path, *more, **named):
+    if any(str(path).endswith("/" + name) for name in ${JSON.stringify(hanging)}):
+        time.sleep(600)
+    return _stat(path, *more, **named)
+os.stat = _slow`;
+}
+
+/** The xattr of a file without components. */
+export function plainLov(osts: readonly number[], { size = 4 << 20, pattern = 1 } = {}): Uint8Array {
+  const bytes = new Uint8Array(32 + 24 * osts.length);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(0, 0x0bd10bd0, true);
+  view.setUint32(4, pattern, true);
+  view.setUint32(24, size, true);
+  view.setUint16(28, osts.length, true);
+  view.setUint16(30, 0xffff, true);
+  for (const [i, ost] of osts.entries()) view.setUint32(32 + 24 * i + 20, ost, true);
+  return bytes;
+}
