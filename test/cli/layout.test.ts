@@ -1,163 +1,15 @@
-// `athanor layout` over recorded outputs: whole reports, of a healthy Lustre and of ones in trouble.
-// ATHANOR_WRITE_GOLDEN=1 writes the reports anew; look at the difference before it is committed.
+// `athanor layout` as a user types it, over recorded outputs; the reports themselves: test/lustre/report.test.ts.
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
-import type { TestContext } from "node:test";
-import { fileURLToPath } from "node:url";
-import { hexOf, recorded, sampled } from "../lustre/fixtures.ts";
-import { Replay, plainLov } from "../lustre/replay.ts";
-import type { ReplayFile, Scene } from "../lustre/replay.ts";
+import { hexOf, recorded } from "../lustre/fixtures.ts";
+import { ROUND, WELL, replay, shards } from "../lustre/replay.ts";
 import { athanor } from "./athanor.ts";
 
-const GOLDEN = fileURLToPath(new URL("../../../test/fixtures/lustre/golden/", import.meta.url));
-const CASE = fileURLToPath(new URL("../../../test/fixtures/cases/60-lustre-getstripe/", import.meta.url));
 const MIB = 2 ** 20;
-
-function golden(name: string, found: string): void {
-  const file = `${GOLDEN}${name}.txt`;
-  if (process.env["ATHANOR_WRITE_GOLDEN"] !== undefined) writeFileSync(file, found);
-  assert.equal(found, readFileSync(file, "utf8"), name);
-}
-
-function replay(t: TestContext, scene: Scene): Replay {
-  const made = new Replay(scene);
-  t.after(() => made.remove());
-  return made;
-}
-
-const ROOT_DEFAULT = { stdout: recorded("getstripe-y-root-dir.txt") };
-/** `lfs` of a file system on which all is well. */
-const WELL: NonNullable<Scene["lfs"]> = {
-  "osts /mnt/lustre": { stdout: recorded("lfs-osts.txt") },
-  "df /mnt/lustre": { stdout: recorded("lfs-df.txt") },
-  getstripe: ROOT_DEFAULT,
-  hsm_state: { stdout: "" },
-};
-
-/** Shards, one after the other on the OSTs of the list. */
-function shards(osts: readonly (readonly number[])[], size = 64 * MIB): Record<string, ReplayFile> {
-  return Object.fromEntries(
-    osts.map((where, i) => [`d/train-${String(i).padStart(3, "0")}.tar`, { size, lov: plainLov(where) }]),
-  );
-}
-const ROUND = Array.from({ length: 16 }, (_, i) => [i % 4]);
-
-test("a healthy folder of shards: nothing to do", (t) => {
-  const scene = replay(t, { files: shards(ROUND), lfs: WELL });
-  const shown = scene.run("show", `${scene.folder}/d`);
-  assert.deepEqual([shown.code, shown.stderr], [0, ""]);
-  golden("healthy-show", shown.stdout);
-  const advised = scene.run("advise", `${scene.folder}/d`);
-  assert.equal(advised.code, 0, advised.stdout + advised.stderr);
-  golden("healthy-advise", advised.stdout);
-});
 
 test("a relative path and one through a symbolic link tell the same", (t) => {
   const scene = replay(t, { files: shards(ROUND), lfs: WELL });
   assert.equal(scene.run("show", "d").stdout, scene.run("show", `${scene.folder}/d/../d`).stdout);
-});
-
-test("case 60: all shards on one OST are found, and lines lay them evenly", (t) => {
-  const scene = replay(t, {
-    files: shards([[3], [3], [3], [3]]),
-    lfs: {
-      ...WELL,
-      hsm_state: { stdout: `/mnt/lustre/d/train-002.tar: (0x00000009) exists archived, archive_id:1\n` },
-    },
-  });
-  const advised = scene.run("advise", `${scene.folder}/d`);
-  assert.equal(advised.code, 1);
-  golden("one-ost-advise", advised.stdout);
-  assert.match(advised.stdout, /all 4 files lie on OST 3/);
-});
-
-test("an OST that is full", (t) => {
-  const lfs = { ...WELL, "df /mnt/lustre": { stdout: recorded("enospc-lfs-df-v.txt") } };
-  const scene = replay(t, { files: shards(ROUND), lfs });
-  const advised = scene.run("advise", `${scene.folder}/d`);
-  assert.equal(advised.code, 1);
-  golden("full-advise", advised.stdout);
-});
-
-test("an OST that is switched off", (t) => {
-  const lfs = {
-    ...WELL,
-    "osts /mnt/lustre": { stdout: recorded("fail-inactive-lfs-osts.txt") },
-    "df /mnt/lustre": { stdout: recorded("fail-inactive-lfs-df.txt") },
-  };
-  const scene = replay(t, { files: shards(ROUND), lfs });
-  golden("inactive-show", scene.run("show", `${scene.folder}/d`).stdout);
-});
-
-test("an OST that is lost: nothing waits for it, it is named, sizes of its files are not known", (t) => {
-  const lfs = {
-    ...WELL,
-    "df /mnt/lustre": { stdout: recorded("failout-lfs-df.txt"), hang: true },
-    "check osts": { stdout: recorded("failout-lfs-check.txt"), stderr: recorded("failout-lfs-check.stderr.txt") },
-  };
-  const files = shards(ROUND);
-  for (const [name, file] of Object.entries(files))
-    if (/(2|6|0|4)\.tar$/.test(name) && ROUND[Number(name.slice(-7, -4))]![0] === 2) file.hangs = true;
-  const scene = replay(t, { files, lfs });
-  const shown = scene.run("show", `${scene.folder}/d`, "--timeout", "2s");
-  assert.equal(shown.code, 0, shown.stderr);
-  golden("lost-show", shown.stdout);
-});
-
-test("released files", (t) => {
-  const files = {
-    ...shards(ROUND),
-    "d/train-016.tar": { size: 32 * MIB, lov: hexOf(recorded("hsm-real-copytool.txt")) },
-  };
-  const scene = replay(t, { files, lfs: WELL });
-  const shown = scene.run("show", `${scene.folder}/d`);
-  golden("released-show", shown.stdout);
-  assert.match(shown.stdout, /the first read of one waits until it is restored.*hsm_restore/);
-});
-
-test("single files: PFL, DoM, mirrors, overstriped, a pool", (t) => {
-  const files: Record<string, ReplayFile> = {
-    "f/pfl": { size: 128 * MIB, lov: hexOf(recorded("getfattr-pfl.txt")) },
-    "f/dom": { size: 3 * MIB, lov: hexOf(recorded("getfattr-dom.txt")) },
-    "f/mirror": { size: 8 * MIB, lov: hexOf(sampled("xattr-lov-comp-flr.hex")) },
-    "f/over": { size: 16 * MIB, lov: hexOf(recorded("getfattr-over.txt")) },
-    "f/pooled": { size: 4 * MIB, lov: hexOf(recorded("getfattr-pool.txt")) },
-    "f/none": { size: 0 },
-  };
-  const scene = replay(t, { files, lfs: WELL });
-  const shown = Object.keys(files).map((name) => scene.run("show", `${scene.folder}/${name}`).stdout);
-  golden("files-show", shown.join("\n"));
-  const [pfl] = (JSON.parse(scene.run("show", `${scene.folder}/f/pfl`, "--json").stdout) as { files: unknown[] }).files;
-  assert.deepEqual(
-    (pfl as { layout: { components: { end: unknown }[] } }).layout.components.map(({ end }) => end),
-    [64 * MIB, 1024 * MIB, null],
-  );
-});
-
-test("without Python: lfs of 2.15 is asked file by file", (t) => {
-  const files = { "d/a.bin": { size: 2 * 2 ** 30 }, "d/b.bin": { size: MIB } };
-  const lfs = {
-    ...WELL,
-    "getstripe -y /mnt/lustre/d/a.bin": { stdout: sampled("getstripe-y-pfl-2.15minus.yaml") },
-    "getstripe -y /mnt/lustre/d/b.bin": { stdout: sampled("getstripe-y-hsm-released.yaml") },
-    "osts /mnt/lustre": { stdout: sampled("lfs-osts.txt") },
-    "df /mnt/lustre": { stdout: sampled("lfs-df.txt") },
-    "check osts": { stdout: "" },
-  };
-  const scene = replay(t, { files, lfs, version: "2.15.5", python: false });
-  golden("lfs-2.15-show", scene.run("show", `${scene.folder}/d`).stdout);
-});
-
-test("without lfs: the xattr and /sys are enough to tell the balance", (t) => {
-  const names = [0, 1, 2, 3].map((i) => `osc/lustre-OST000${i}-osc-ffff888110d00000/active`);
-  const sys = Object.fromEntries(names.map((name, i) => [name, i === 1 ? "0\n" : "1\n"]));
-  const scene = replay(t, {
-    files: shards(ROUND),
-    sys,
-    version: "lustre: 2.12.3_ddn39\nkernel: patchless_client\nbuild:  2.12.3_ddn39",
-  });
-  golden("no-lfs-show", scene.run("show", `${scene.folder}/d`).stdout);
 });
 
 test("neither: the environment is at fault, not the data", (t) => {
@@ -165,100 +17,6 @@ test("neither: the environment is at fault, not the data", (t) => {
   const ran = scene.run("show", `${scene.folder}/d`, "--json");
   assert.equal(ran.code, 3);
   assert.match(ran.stderr, /ATH_LAYOUT_UNREADABLE.*ATHANOR_PYTHON/);
-});
-
-test("checkpoints: a growing layout in the folder's pool, the default it overrides, and the undo", (t) => {
-  const lfs = {
-    ...WELL,
-    "getstripe -d -y /mnt/lustre/run7/checkpoints": {
-      stdout: recorded("getstripe-y-pool.txt")
-        .replace("stripe_count:  2", "stripe_count:  1")
-        .replaceAll("lmm_", "")
-        .replace(/objects[^]*/, ""),
-    },
-    "pool_list lustre.flash": {
-      stdout:
-        "Pool: lustre.flash\nlustre-OST0000_UUID\nlustre-OST0001_UUID\nlustre-OST0002_UUID\nlustre-OST0003_UUID\n",
-    },
-  };
-  const files = { "run7/checkpoints/step-1/rank0.pt": { size: 3 * 2 ** 30, lov: plainLov([1]) } };
-  const scene = replay(t, { files, lfs });
-  const advised = scene.run("advise", `${scene.folder}/run7/checkpoints`);
-  assert.equal(advised.code, 1);
-  golden("checkpoints-advise", advised.stdout);
-});
-
-test("small files: on the metadata server only where the site has it", (t) => {
-  const files = Object.fromEntries(
-    Array.from({ length: 120 }, (_, i) => [`s/${i}.json`, { size: 2000, lov: plainLov([i % 4]) }]),
-  );
-  const with1 = replay(t, {
-    files,
-    lfs: { ...WELL, "getstripe -d -y /mnt/lustre/s": { stdout: recorded("getstripe-y-dir-c4.txt") } },
-  });
-  golden("small-files-advise", with1.run("advise", `${with1.folder}/s`).stdout);
-  const dom = recorded("getstripe-y-dom.txt")
-    .replace(/ +lmm_objects[^]*/, "")
-    .replaceAll("lmm_", "")
-    .replace(/lcme_id: +\d/g, "lcme_id: N/A");
-  const site = replay(t, {
-    files,
-    lfs: {
-      ...WELL,
-      "getstripe -d -y /mnt/lustre/s": { stdout: recorded("getstripe-y-dir-c4.txt") },
-      "getstripe -d -y /mnt/lustre": { stdout: dom },
-    },
-  });
-  const advised = site.run("advise", `${site.folder}/s`).stdout;
-  assert.match(advised, /lfs setstripe -E 1M -L mdt -E -1 -c 1 -S 4M \/mnt\/lustre\/s/);
-  assert.doesNotMatch(with1.run("advise", `${with1.folder}/s`).stdout, /mdt/);
-});
-
-test("a default over all of many OSTs is never kept and never advised", (t) => {
-  const osts = `OBDS:\n${Array.from({ length: 48 }, (_, i) => `${i}: big-OST${i.toString(16).padStart(4, "0")}_UUID ACTIVE`).join("\n")}\n`;
-  const df = Array.from(
-    { length: 48 },
-    (_, i) => `big-OST${i.toString(16).padStart(4, "0")}_UUID 1000000 1000 900000   1% /mnt/lustre[OST:${i}]`,
-  ).join("\n");
-  const lfs = {
-    ...WELL,
-    "osts /mnt/lustre": { stdout: osts },
-    "df /mnt/lustre": { stdout: `${df}\n` },
-    getstripe: { stdout: readFileSync(`${CASE}directory-default.txt`, "utf8").split("\n").slice(1).join("\n") },
-  };
-  const all = Array.from({ length: 48 }, (_, i) => i);
-  const scene = replay(t, {
-    files: shards(Array.from({ length: 200 }, () => all)),
-    lfs,
-    system: "lustre 10.0.8.11@o2ib:/big rw",
-  });
-  for (const use of ["shards", "small-files", "checkpoints", "shared"]) {
-    const advised = scene.run("advise", `${scene.folder}/d`, "--for", use);
-    assert.match(advised.stdout, /instead of: -c -1 -S 1M/, use);
-    const command = /^ {2}lfs setstripe.*$/m.exec(advised.stdout)?.[0] ?? "";
-    assert.ok(command !== "" && !command.includes("-c -1"), command);
-    if (use === "shards") golden("all-osts-advise", advised.stdout);
-  }
-});
-
-test("other file systems: never a word of Lustre, and what fits there", (t) => {
-  for (const [system, name] of [
-    ["fuse.mfs mfs#10.77.0.1:9421 rw,allow_other", "moosefs"],
-    ["ceph 10.0.9.1:6789:/ rw", "cephfs"],
-    ["nfs4 filer:/export rw,rsize=65536,wsize=65536", "nfs"],
-    ["gpfs gpfs1 rw", "gpfs"],
-    ["beegfs beegfs_nodev rw", "beegfs"],
-    ["xfs /dev/nvme0n1p1 rw", "local"],
-    ["fuse.juicefs JuiceFS:x rw", "other"],
-  ] as const) {
-    const scene = replay(t, { files: { "d/a": { size: 1 } }, system });
-    for (const command of ["show", "advise"]) {
-      const ran = scene.run(command, `${scene.folder}/d`);
-      assert.equal(ran.code, 0, ran.stderr);
-      assert.doesNotMatch(ran.stdout.replaceAll("/mnt/lustre", ""), /lustre|\bOST|stripe|lfs|MDT/i, ran.stdout);
-      if (command === "show") golden(`other-${name}`, ran.stdout);
-    }
-  }
 });
 
 test("a path that is not there, and flags that are none", (t) => {
@@ -271,4 +29,48 @@ test("a path that is not there, and flags that are none", (t) => {
     ["--timeout", "soon"],
   ])
     assert.equal(athanor("layout", "advise", "/", ...flags).code, 2, flags.join(" "));
+});
+test("exit codes: 0 when all is well, 1 when there is something to do; show only shows", (t) => {
+  const well = replay(t, { files: shards(ROUND), lfs: WELL });
+  assert.equal(well.run("advise", `${well.folder}/d`).code, 0);
+  const uneven = replay(t, { files: shards([[3], [3], [3], [3]]), lfs: WELL });
+  assert.equal(uneven.run("advise", `${uneven.folder}/d`).code, 1);
+  assert.equal(uneven.run("show", `${uneven.folder}/d`).code, 0);
+});
+
+test("--json: components, targets and lines for programs", (t) => {
+  const files = { "f/pfl": { size: 128 * MIB, lov: hexOf(recorded("getfattr-pfl.txt")) } };
+  const scene = replay(t, { files, lfs: WELL });
+  const ran = scene.run("show", `${scene.folder}/f/pfl`, "--json");
+  const report = JSON.parse(ran.stdout) as {
+    targets: { state: string }[];
+    files: { size: number; released: boolean; layout: { components: { end: number | null; osts: number[] }[] } }[];
+  };
+  assert.deepEqual([report.files[0]?.size, report.files[0]?.released], [128 * MIB, false]);
+  assert.deepEqual(
+    report.files[0]?.layout.components.map(({ end, osts }) => [end, osts]),
+    [
+      [64 * MIB, [1]],
+      [1024 * MIB, [1, 0, 2, 3]],
+      [null, []],
+    ],
+  );
+  assert.deepEqual(
+    report.targets.map(({ state }) => state),
+    ["ok", "ok", "ok", "ok"],
+  );
+});
+
+test("an OST that is lost keeps the command from nothing, its end included", (t) => {
+  const lfs = {
+    ...WELL,
+    "df /mnt/lustre": { stdout: recorded("failout-lfs-df.txt"), hang: true },
+    "check osts": { stdout: recorded("failout-lfs-check.txt"), stderr: recorded("failout-lfs-check.stderr.txt") },
+  };
+  const files = shards(ROUND);
+  for (const [i, file] of Object.values(files).entries()) file.hangs = ROUND[i]![0] === 2;
+  const scene = replay(t, { files, lfs });
+  const shown = scene.run("show", `${scene.folder}/d`, "--timeout", "2s");
+  assert.deepEqual([shown.code, shown.stderr], [0, ""]);
+  assert.match(shown.stdout, /OST 2 \(lustre-OST0002\) does not answer.*4 files here/);
 });

@@ -5,9 +5,15 @@
 import { spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import type { TestContext } from "node:test";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { reportText } from "../../src/lustre/report-text.ts";
+import { layoutReport } from "../../src/lustre/report.ts";
+import type { ReportOptions } from "../../src/lustre/report.ts";
+import { createPosixStorage } from "../../src/storage/posix.ts";
 import { MAIN } from "../cli/athanor.ts";
+import { recorded } from "./fixtures.ts";
 
 export interface ReplayFile {
   size: number;
@@ -79,6 +85,21 @@ export class Replay {
     this.write(scene.files ?? {});
   }
 
+  /** The report as text, made in this process: no command line to start. Not by several tests at a time. */
+  async report(path: string, options: Partial<ReportOptions> = {}): Promise<string> {
+    const before = { ...process.env };
+    const storage = createPosixStorage();
+    try {
+      Object.assign(process.env, this.env);
+      const report = await layoutReport(join(this.folder, path), { storage, advise: false, ...options });
+      return this.plain(`${reportText(report)}\n`);
+    } finally {
+      for (const name of Object.keys(this.env)) delete process.env[name];
+      Object.assign(process.env, before);
+      await storage.close();
+    }
+  }
+
   run(...args: string[]): Replayed {
     const ran = spawnSync(process.execPath, [MAIN, "layout", ...args], {
       encoding: "utf8",
@@ -86,8 +107,11 @@ export class Replay {
       env: this.env,
       cwd: this.folder,
     });
-    const plain = (text: string): string => text.replaceAll(this.folder, "/mnt/lustre");
-    return { code: ran.status, stdout: plain(ran.stdout), stderr: plain(ran.stderr) };
+    return { code: ran.status, stdout: this.plain(ran.stdout), stderr: this.plain(ran.stderr) };
+  }
+
+  private plain(text: string): string {
+    return text.replaceAll(this.folder, "/mnt/lustre");
   }
 
   remove(): void {
@@ -132,3 +156,28 @@ export function plainLov(osts: readonly number[], { size = 4 << 20, pattern = 1 
   for (const [i, ost] of osts.entries()) view.setUint32(32 + 24 * i + 20, ost, true);
   return bytes;
 }
+
+/** Removed behind the test. */
+export function replay(t: TestContext, scene: Scene): Replay {
+  const made = new Replay(scene);
+  t.after(() => made.remove());
+  return made;
+}
+
+/** `lfs` of a file system on which all is well. */
+export const WELL: NonNullable<Scene["lfs"]> = {
+  "osts /mnt/lustre": { stdout: recorded("lfs-osts.txt") },
+  "df /mnt/lustre": { stdout: recorded("lfs-df.txt") },
+  getstripe: { stdout: recorded("getstripe-y-root-dir.txt") },
+  hsm_state: { stdout: "" },
+};
+
+/** Shards of 64 MiB in the folder `d`, each on the OSTs of its list. */
+export function shards(osts: readonly (readonly number[])[]): Record<string, ReplayFile> {
+  return Object.fromEntries(
+    osts.map((where, i) => [`d/train-${String(i).padStart(3, "0")}.tar`, { size: 64 << 20, lov: plainLov(where) }]),
+  );
+}
+
+/** One after the other on 4 OSTs. */
+export const ROUND: readonly (readonly number[])[] = Array.from({ length: 16 }, (_, i) => [i % 4]);

@@ -1,0 +1,214 @@
+// Whole reports of `athanor layout` over recorded outputs: a healthy Lustre, ones in trouble, other versions, other file systems.
+// ATHANOR_WRITE_GOLDEN=1 writes the reports anew; look at the difference before it is committed.
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { USES } from "../../src/lustre/advice.ts";
+import { hexOf, recorded, sampled } from "./fixtures.ts";
+import { ROUND, WELL, plainLov, replay, shards } from "./replay.ts";
+import type { ReplayFile } from "./replay.ts";
+
+const GOLDEN = fileURLToPath(new URL("../../../test/fixtures/lustre/golden/", import.meta.url));
+const CASE = fileURLToPath(new URL("../../../test/fixtures/cases/60-lustre-getstripe/", import.meta.url));
+const MIB = 2 ** 20;
+
+function golden(name: string, found: string): void {
+  const file = `${GOLDEN}${name}.txt`;
+  if (process.env["ATHANOR_WRITE_GOLDEN"] !== undefined) writeFileSync(file, found);
+  assert.equal(found, readFileSync(file, "utf8"), name);
+}
+
+test("a healthy folder of shards: nothing to do", async (t) => {
+  const scene = replay(t, { files: shards(ROUND), lfs: WELL });
+  const shown = await scene.report("d");
+  golden("healthy-show", shown);
+  const advised = await scene.report("d", { advise: true });
+  golden("healthy-advise", advised);
+});
+
+test("case 60: all shards on one OST are found, and lines lay them evenly", async (t) => {
+  const scene = replay(t, {
+    files: shards([[3], [3], [3], [3]]),
+    lfs: {
+      ...WELL,
+      hsm_state: { stdout: `/mnt/lustre/d/train-002.tar: (0x00000009) exists archived, archive_id:1\n` },
+    },
+  });
+  const advised = await scene.report("d", { advise: true });
+  golden("one-ost-advise", advised);
+  assert.match(advised, /all 4 files lie on OST 3/);
+});
+
+test("an OST that is full", async (t) => {
+  const lfs = { ...WELL, "df /mnt/lustre": { stdout: recorded("enospc-lfs-df-v.txt") } };
+  const scene = replay(t, { files: shards(ROUND), lfs });
+  const advised = await scene.report("d", { advise: true });
+  golden("full-advise", advised);
+});
+
+test("an OST that is switched off", async (t) => {
+  const lfs = {
+    ...WELL,
+    "osts /mnt/lustre": { stdout: recorded("fail-inactive-lfs-osts.txt") },
+    "df /mnt/lustre": { stdout: recorded("fail-inactive-lfs-df.txt") },
+  };
+  const scene = replay(t, { files: shards(ROUND), lfs });
+  golden("inactive-show", await scene.report("d"));
+});
+
+test("released files", async (t) => {
+  const files = {
+    ...shards(ROUND),
+    "d/train-016.tar": { size: 32 * MIB, lov: hexOf(recorded("hsm-real-copytool.txt")) },
+  };
+  const scene = replay(t, { files, lfs: WELL });
+  const shown = await scene.report("d");
+  golden("released-show", shown);
+  assert.match(shown, /the first read of one waits until it is restored.*hsm_restore/);
+});
+
+test("single files: PFL, DoM, mirrors, overstriped, a pool", async (t) => {
+  const files: Record<string, ReplayFile> = {
+    "f/pfl": { size: 128 * MIB, lov: hexOf(recorded("getfattr-pfl.txt")) },
+    "f/dom": { size: 3 * MIB, lov: hexOf(recorded("getfattr-dom.txt")) },
+    "f/mirror": { size: 8 * MIB, lov: hexOf(sampled("xattr-lov-comp-flr.hex")) },
+    "f/over": { size: 16 * MIB, lov: hexOf(recorded("getfattr-over.txt")) },
+    "f/pooled": { size: 4 * MIB, lov: hexOf(recorded("getfattr-pool.txt")) },
+    "f/none": { size: 0 },
+  };
+  const scene = replay(t, { files, lfs: WELL });
+  const shown: string[] = [];
+  // oxlint-disable-next-line no-await-in-loop -- the environment is the process's
+  for (const name of Object.keys(files)) shown.push(await scene.report(name));
+  golden("files-show", shown.join("\n"));
+});
+
+test("without Python: lfs of 2.15 is asked file by file", async (t) => {
+  const files = { "d/a.bin": { size: 2 * 2 ** 30 }, "d/b.bin": { size: MIB } };
+  const lfs = {
+    ...WELL,
+    "getstripe -y /mnt/lustre/d/a.bin": { stdout: sampled("getstripe-y-pfl-2.15minus.yaml") },
+    "getstripe -y /mnt/lustre/d/b.bin": { stdout: sampled("getstripe-y-hsm-released.yaml") },
+    "osts /mnt/lustre": { stdout: sampled("lfs-osts.txt") },
+    "df /mnt/lustre": { stdout: sampled("lfs-df.txt") },
+    "check osts": { stdout: "" },
+  };
+  const scene = replay(t, { files, lfs, version: "2.15.5", python: false });
+  golden("lfs-2.15-show", await scene.report("d"));
+});
+
+test("without lfs: the xattr and /sys are enough to tell the balance", async (t) => {
+  const names = [0, 1, 2, 3].map((i) => `osc/lustre-OST000${i}-osc-ffff888110d00000/active`);
+  const sys = Object.fromEntries(names.map((name, i) => [name, i === 1 ? "0\n" : "1\n"]));
+  const scene = replay(t, {
+    files: shards(ROUND),
+    sys,
+    version: "lustre: 2.12.3_ddn39\nkernel: patchless_client\nbuild:  2.12.3_ddn39",
+  });
+  golden("no-lfs-show", await scene.report("d"));
+});
+
+test("checkpoints: a growing layout in the folder's pool, the default it overrides, and the undo", async (t) => {
+  const lfs = {
+    ...WELL,
+    "getstripe -d -y /mnt/lustre/run7/checkpoints": {
+      stdout: recorded("getstripe-y-pool.txt")
+        .replace("stripe_count:  2", "stripe_count:  1")
+        .replaceAll("lmm_", "")
+        .replace(/objects[^]*/, ""),
+    },
+    "pool_list lustre.flash": {
+      stdout:
+        "Pool: lustre.flash\nlustre-OST0000_UUID\nlustre-OST0001_UUID\nlustre-OST0002_UUID\nlustre-OST0003_UUID\n",
+    },
+  };
+  const files = { "run7/checkpoints/step-1/rank0.pt": { size: 3 * 2 ** 30, lov: plainLov([1]) } };
+  const scene = replay(t, { files, lfs });
+  const advised = await scene.report("run7/checkpoints", { advise: true });
+  golden("checkpoints-advise", advised);
+});
+
+test("small files: on the metadata server only where the site has it", async (t) => {
+  const files = Object.fromEntries(
+    Array.from({ length: 120 }, (_, i) => [`s/${i}.json`, { size: 2000, lov: plainLov([i % 4]) }]),
+  );
+  const with1 = replay(t, {
+    files,
+    lfs: { ...WELL, "getstripe -d -y /mnt/lustre/s": { stdout: recorded("getstripe-y-dir-c4.txt") } },
+  });
+  golden("small-files-advise", await with1.report("s", { advise: true }));
+  const dom = recorded("getstripe-y-dom.txt")
+    .replace(/ +lmm_objects[^]*/, "")
+    .replaceAll("lmm_", "")
+    .replace(/lcme_id: +\d/g, "lcme_id: N/A");
+  const site = replay(t, {
+    files,
+    lfs: {
+      ...WELL,
+      "getstripe -d -y /mnt/lustre/s": { stdout: recorded("getstripe-y-dir-c4.txt") },
+      "getstripe -d -y /mnt/lustre": { stdout: dom },
+    },
+  });
+  const advised = await site.report("s", { advise: true });
+  assert.match(advised, /lfs setstripe -E 1M -L mdt -E -1 -c 1 -S 4M \/mnt\/lustre\/s/);
+  assert.doesNotMatch(await with1.report("s", { advise: true }), /mdt/);
+});
+
+test("a default over all of many OSTs is never kept and never advised", async (t) => {
+  const osts = `OBDS:\n${Array.from({ length: 48 }, (_, i) => `${i}: big-OST${i.toString(16).padStart(4, "0")}_UUID ACTIVE`).join("\n")}\n`;
+  const df = Array.from(
+    { length: 48 },
+    (_, i) => `big-OST${i.toString(16).padStart(4, "0")}_UUID 1000000 1000 900000   1% /mnt/lustre[OST:${i}]`,
+  ).join("\n");
+  const lfs = {
+    ...WELL,
+    "osts /mnt/lustre": { stdout: osts },
+    "df /mnt/lustre": { stdout: `${df}\n` },
+    getstripe: { stdout: readFileSync(`${CASE}directory-default.txt`, "utf8").split("\n").slice(1).join("\n") },
+  };
+  const all = Array.from({ length: 48 }, (_, i) => i);
+  const scene = replay(t, {
+    files: shards(Array.from({ length: 200 }, () => all)),
+    lfs,
+    system: "lustre 10.0.8.11@o2ib:/big rw",
+  });
+  for (const use of USES) {
+    // oxlint-disable-next-line no-await-in-loop -- the environment is the process's
+    const advised = await scene.report("d", { advise: true, use });
+    assert.match(advised, /instead of: -c -1 -S 1M/, use);
+    const command = /^ {2}lfs setstripe.*$/m.exec(advised)?.[0] ?? "";
+    assert.ok(command !== "" && !command.includes("-c -1"), command);
+    if (use === "shards") golden("all-osts-advise", advised);
+  }
+});
+
+test("other file systems: never a word of Lustre, and what fits there", async (t) => {
+  for (const [system, name] of [
+    ["fuse.mfs mfs#10.77.0.1:9421 rw,allow_other", "moosefs"],
+    ["ceph 10.0.9.1:6789:/ rw", "cephfs"],
+    ["nfs4 filer:/export rw,rsize=65536,wsize=65536", "nfs"],
+    ["gpfs gpfs1 rw", "gpfs"],
+    ["beegfs beegfs_nodev rw", "beegfs"],
+    ["xfs /dev/nvme0n1p1 rw", "local"],
+    ["fuse.juicefs JuiceFS:x rw", "other"],
+  ] as const) {
+    const scene = replay(t, { files: { "d/a": { size: 1 } }, system });
+    // oxlint-disable-next-line no-await-in-loop -- the environment is the process's
+    const report = await scene.report("d", { advise: true });
+    assert.doesNotMatch(report.replaceAll("/mnt/lustre", ""), /lustre|\bOST|stripe|lfs|MDT/i);
+    golden(`other-${name}`, report);
+  }
+});
+
+test("an OST that is lost: nothing waits for it, it is named, sizes of its files are not known", async (t) => {
+  const lfs = {
+    ...WELL,
+    "df /mnt/lustre": { stdout: recorded("failout-lfs-df.txt"), hang: true },
+    "check osts": { stdout: recorded("failout-lfs-check.txt"), stderr: recorded("failout-lfs-check.stderr.txt") },
+  };
+  const files = shards(ROUND);
+  for (const [i, file] of Object.values(files).entries()) file.hangs = ROUND[i]![0] === 2;
+  const scene = replay(t, { files, lfs });
+  golden("lost-show", await scene.report("d", { timeoutMs: 2000 }));
+});
