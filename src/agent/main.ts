@@ -9,6 +9,7 @@ import { registerThread, runRegisteredThread } from "../base/threads.ts";
 registerThread("io", async () => (await import("../storage/io-thread.ts")).run());
 registerThread("hdf5", async () => (await import("../formats/hdf5/thread.ts")).run());
 registerThread("tokenizer", async () => (await import("./tokenizer-thread.ts")).run());
+registerThread("count", async () => (await import("../feed/count-thread.ts")).run());
 registerThread("decode", async () => (await import("../feed/decode-thread.ts")).run());
 
 if (isMainThread) await (await import("./daemon.ts")).main();

@@ -23,7 +23,7 @@ const hello = z.object({
     /** null: the tokenizer's padding token, else 0. */
     pad_id: z.number().int().nullable(),
     strict: z.boolean(),
-    sample_rule: z.enum(["record", "document", "stream"]).nullable().default(null),
+    sample_rule: z.enum(["record", "document", "stream", "split", "pack"]).nullable().default(null),
     /** Makes ids of a text column. `path`: of tokenizer.json or of the folder that holds it. */
     tokenizer: z
       .object({

@@ -5,13 +5,18 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { formatSize } from "../base/units.ts";
 import { buildIndex } from "../dataset/index-build.ts";
+import { IndexReadOnly } from "../dataset/errors.ts";
+import { uncounted } from "../dataset/counts.ts";
 import { openIndex } from "../dataset/index-read.ts";
+import { writeView } from "../dataset/view-write.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
+import { countTokens } from "../feed/count.ts";
+import type { Counted } from "../feed/counted.ts";
 import type { GroupView } from "../feed/group.ts";
 import { Ledger } from "../feed/ledger.ts";
 import { openOrder } from "../feed/open-order.ts";
 import { SOURCE_NAME, viewsOf } from "../feed/order-view.ts";
-import type { NamedIndex, SourceViews } from "../feed/order-view.ts";
+import type { NamedIndex, SourceViews, ViewMaker } from "../feed/order-view.ts";
 import { Quarantine } from "../feed/quarantine.ts";
 import type { QuarantineOptions } from "../feed/quarantine.ts";
 import type { TextRequest } from "../feed/text.ts";
@@ -20,6 +25,7 @@ import type { Job, Phase, PlannedOrder } from "../order/job.ts";
 import { parseState } from "../order/state.ts";
 import { Unsupported } from "../formats/errors.ts";
 import type { PosixStorage } from "../storage/posix.ts";
+import { Attempts, Unwanted, type Waiter } from "./attempts.ts";
 import { BatchArithmetic, IndexTooLarge, ProtocolMessage } from "./errors.ts";
 import type { Hello } from "./messages.ts";
 import { Tokenizers } from "./tokenizers.ts";
@@ -27,33 +33,24 @@ import { Tokenizers } from "./tokenizers.ts";
 const MAX_BUILD_BYTES = 100e9;
 const WAIT_MS = 1000;
 
-export type Progress = (stage: string, done: number, total: number) => void;
-
-/** Who waits for a view: is told how far it is, says whether it still waits, and whether it may have the index made. */
-export interface Waiter {
-  progress: Progress;
-  alive: () => boolean;
-  builds: () => boolean;
-}
-
 export interface OpenedView extends GroupView {
   plan: PlannedOrder;
   /** Position that the state names, or the order's start. */
   position: number;
 }
 
-/** An attempt ended because all who waited for it were gone. */
-class Unwanted extends ProtocolMessage {}
-
 export class ViewOpener {
   private readonly storage: PosixStorage;
   private readonly tokenizers: Tokenizers;
+  /** Workers that count tokens. */
+  private readonly threads: number;
   /** Sets being opened: all sessions of a node share one attempt, and one index build. */
-  private readonly indexes = new Map<string, Promise<DatasetIndex>>();
-  private readonly listeners = new Map<string, Set<Waiter>>();
+  private readonly indexes = new Attempts<DatasetIndex>();
+  private readonly counts = new Attempts<void>();
 
-  constructor(storage: PosixStorage) {
+  constructor(storage: PosixStorage, threads: number) {
     this.storage = storage;
+    this.threads = threads;
     this.tokenizers = new Tokenizers(storage);
   }
 
@@ -67,11 +64,12 @@ export class ViewOpener {
       asked.map(async (source) => ({ name: source.name, index: await this.index(source, keepsBad(hello), waiter) })),
     );
     const text = request.tokenizer === null ? undefined : await this.text(request.tokenizer);
-    if (text !== undefined && hello.mix?.by === "tokens") {
+    const counts = request.sample_rule === "split" || request.sample_rule === "pack";
+    if (text !== undefined && hello.mix?.by === "tokens" && !counts) {
       throw new Unsupported(
         "weights by tokens need counts of tokens, and the index of text has none",
         {},
-        "weigh the sources of the mixture by samples",
+        'weigh the sources of the mixture by samples, or use sample_rule="split" or "pack", which count tokens',
       );
     }
     const state = hello.state === null || hello.state === undefined ? undefined : parseState(hello.state);
@@ -87,6 +85,7 @@ export class ViewOpener {
       },
       this.storage,
       state?.sources,
+      this.maker(asked, named, waiter),
     );
     const job = jobOf(hello, named, views);
     const plan = planOrder(job, state, hello.override);
@@ -113,36 +112,56 @@ export class ViewOpener {
     };
   }
 
-  private async index(source: AskedSource, keepBad: boolean, waiter: Waiter): Promise<DatasetIndex> {
+  private index(source: AskedSource, keepBad: boolean, waiter: Waiter): Promise<DatasetIndex> {
     const key = JSON.stringify([source.path, source.index_dir, keepBad]);
-    const listeners = this.listeners.get(key) ?? new Set<Waiter>();
-    this.listeners.set(key, listeners);
-    listeners.add(waiter);
-    let opening = this.indexes.get(key);
-    if (opening === undefined) {
-      opening = this.openOrBuild(source, keepBad, {
-        progress: (stage, done, total) => {
-          for (const listener of listeners) listener.progress(stage, done, total);
-        },
-        alive: () => [...listeners].some((listener) => listener.alive()),
-        builds: () => [...listeners].some((listener) => listener.builds()),
-      });
-      this.indexes.set(key, opening);
-      // Not kept beyond the attempt: the next loader of this node looks at the files again.
-      void opening.then(
-        () => this.indexes.delete(key),
-        () => this.indexes.delete(key),
-      );
-    }
-    try {
-      return await opening;
-    } catch (error) {
-      // It was being given up when this one came to wait for it: a launch behind one that was killed.
-      if (!(error instanceof Unwanted) || !waiter.alive()) throw error;
-      return await this.index(source, keepBad, waiter);
-    } finally {
-      listeners.delete(waiter);
-      if (listeners.size === 0 && this.listeners.get(key) === listeners) this.listeners.delete(key);
+    return this.indexes.join(key, waiter, (all) => this.openOrBuild(source, keepBad, all));
+  }
+
+  /** Counts the tokens of sets, as `index` builds indexes: on the node of rank 0, while the others wait. */
+  private maker(asked: readonly AskedSource[], named: readonly NamedIndex[], waiter: Waiter): ViewMaker {
+    const sourceOf = (index: DatasetIndex): AskedSource =>
+      asked[named.findIndex((source) => source.index.folder === index.folder)]!;
+    return {
+      count: (index, counted) =>
+        this.counts.join(JSON.stringify([index.folder, index.fingerprint, counted.hash]), waiter, (all) =>
+          this.countOrWait(index, counted, sourceOf(index), all),
+        ),
+      keep: async (index, name, parts) => {
+        if (!waiter.builds()) return;
+        // Where nobody may write the rows are made again by each job; their counts are there.
+        await writeView(index, name, parts, sourceOf(index).path).catch((error: unknown) => {
+          if (!(error instanceof IndexReadOnly)) throw error;
+        });
+      },
+    };
+  }
+
+  private async countOrWait(
+    index: DatasetIndex,
+    counted: Counted,
+    { path: source, index_dir: indexDir }: AskedSource,
+    { progress, alive, builds }: Waiter,
+  ): Promise<void> {
+    for (;;) {
+      const missing = await uncounted(index, counted.hash, this.storage);
+      if (missing.length === 0) return;
+      if (builds()) {
+        const bytes = missing.reduce((sum, shard) => sum + index.shards[shard]!.size, 0);
+        if (bytes > MAX_BUILD_BYTES) refuseCount(source, indexDir, bytes);
+        await countTokens(index, counted, {
+          storage: this.storage,
+          source,
+          threads: this.threads,
+          progress: (done, total) => {
+            if (!alive()) throw new Unwanted("nobody waits for these counts any more");
+            progress("count tokens", done, total);
+          },
+        });
+        return;
+      }
+      if (!alive()) throw new Unwanted("nobody waits for these counts any more");
+      progress("wait for counts of tokens", 0, 0);
+      await sleep(WAIT_MS);
     }
   }
 
@@ -193,6 +212,14 @@ function refuseBuild(source: string, indexDir: string | null, bytes: number): ne
     `the data has no index, and ${formatSize(bytes)} are too many to read at the start of a job`,
     { file: source },
     `run \`athanor index ${source}${indexDir === null ? "" : ` --index-dir ${indexDir}`}\` once before`,
+  );
+}
+
+function refuseCount(source: string, indexDir: string | null, bytes: number): never {
+  throw new IndexTooLarge(
+    `the tokens of ${formatSize(bytes)} are not counted, too many to read at the start of a job`,
+    { file: source },
+    `run \`athanor index ${source} --view …${indexDir === null ? "" : ` --index-dir ${indexDir}`}\` once before, with the options of the loader`,
   );
 }
 

@@ -19,8 +19,9 @@ import type { PosixStorage } from "../storage/posix.ts";
 import { SessionDisagrees } from "./errors.ts";
 import { slotOffsets } from "./layout.ts";
 import type { Hello } from "./messages.ts";
+import type { Progress, Waiter } from "./attempts.ts";
 import { ViewOpener } from "./open-view.ts";
-import type { OpenedView, Progress, Waiter } from "./open-view.ts";
+import type { OpenedView } from "./open-view.ts";
 import { processOf, Session } from "./session.ts";
 import type { House, Joined, SlotOf } from "./session.ts";
 
@@ -92,7 +93,7 @@ export class Server implements House {
         this.warn(`${op} of ${path} at byte ${offset} hangs (target ${target})`),
     });
     this.decoders = new Decoders(options.decodeThreads);
-    this.opener = new ViewOpener(this.storage);
+    this.opener = new ViewOpener(this.storage, options.decodeThreads);
     this.net = createServer((socket) => this.sessions.add(new Session(this, socket)));
     this.leaveAfter(Math.max(FIRST_SESSION_MS, options.graceMs));
   }

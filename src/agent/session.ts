@@ -16,7 +16,7 @@ import { layout } from "./layout.ts";
 import { readLines, writeLine } from "./lines.ts";
 import { parseMessage, versionsOf } from "./messages.ts";
 import type { ClientMessage, Hello } from "./messages.ts";
-import type { Progress } from "./open-view.ts";
+import type { Progress } from "./attempts.ts";
 import { Segment } from "./segment.ts";
 
 const RING = Buffer.from("b");

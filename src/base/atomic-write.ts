@@ -16,14 +16,17 @@ export function isTemporary(name: string): boolean {
   return name.startsWith(".") && name.includes(TEMPORARY_MARK);
 }
 
-/** Writes `parts` one behind the other. Errors are those of the file system (`code` EROFS, EACCES, ENOSPC …). */
-export async function writeAtomic(path: string, parts: readonly Uint8Array[]): Promise<void> {
+/** Writes `parts` one behind the other, as they come. Errors are those of the file system (`code` EROFS, EACCES, ENOSPC …). */
+export async function writeAtomic(
+  path: string,
+  parts: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+): Promise<void> {
   const folder = dirname(path);
   const temporary = join(folder, `.${basename(path)}${TEMPORARY_MARK}${process.pid}-${randomBytes(4).toString("hex")}`);
   const file = await open(temporary, "wx", 0o644);
   try {
     try {
-      for (const part of parts) await writeAll(file, part);
+      for await (const part of parts) await writeAll(file, part);
       await file.sync();
     } finally {
       await file.close();

@@ -10,9 +10,9 @@ import { fileURLToPath } from "node:url";
 
 /**
  * "io" reads files, "decode" turns raw bytes into rows, "hdf5" owns the HDF5 library of the thread that started it,
- * "tokenizer" compiles one and ends.
+ * "tokenizer" compiles one and ends, "count" counts the tokens of records.
  */
-export type ThreadRole = "io" | "decode" | "hdf5" | "tokenizer";
+export type ThreadRole = "io" | "decode" | "hdf5" | "tokenizer" | "count";
 
 interface ThreadData {
   role: ThreadRole;

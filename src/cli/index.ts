@@ -6,9 +6,12 @@ import type { ErrorRecord } from "../base/errors.ts";
 import { formatCount, formatNumber, formatSize } from "../base/units.ts";
 import { adoptIndex } from "../dataset/index-adopt.ts";
 import { buildIndex } from "../dataset/index-build.ts";
+import { indexView } from "./index-view.ts";
+import { addViewFlags, type ViewFlags } from "./view-flags.ts";
 import { missingText, printLine, wantsJson, withProgress, withStorage } from "./command.ts";
 
-interface Flags {
+interface Flags extends ViewFlags {
+  view?: boolean;
   indexDir?: string;
   rebuild?: boolean;
   adopt?: boolean;
@@ -17,7 +20,7 @@ interface Flags {
 }
 
 export function register(program: Command): void {
-  program
+  const command = program
     .command("index")
     .description("build or refresh the index; unchanged shards are not read again")
     .argument("<path>", "folder, file or glob of shards")
@@ -33,52 +36,66 @@ export function register(program: Command): void {
         .choices(["error", "keep"])
         .default("error"),
     )
-    .action(async (path: string, flags: Flags, command: Command) => {
-      const json = wantsJson(command);
-      if (flags.adopt === true) return adopt(path, flags, json);
-      const read: string[] = [];
-      const bad: ErrorRecord[] = [];
-      const keep = flags.onCorrupt === "keep";
-      const index = await withStorage((storage) =>
-        withProgress("indexing", json, (progress) =>
-          buildIndex(path, {
-            storage,
-            progress,
-            indexDir: flags.indexDir,
-            rebuild: flags.rebuild === true,
-            strictChunks: flags.strictChunks === true,
-            onRead: (shard) => read.push(shard),
-            ...(keep && { onBad: (fault) => bad.push(fault.toRecord()) }),
-          }),
-        ),
-      );
-      const { root, format, totals, fingerprint, ignored, missing } = index;
-      if (json) {
-        await printLine(
-          JSON.stringify({
-            root,
-            format,
-            ...totals,
-            fingerprint,
-            read: read.length,
-            ignored,
-            missingChunks: missing?.chunks ?? 0,
-            bad: bad.map(({ exit: _, ...fault }) => fault),
-          }),
-        );
-        return;
-      }
-      for (const { path: file, why } of ignored) process.stderr.write(`ignored ${file}: ${why}\n`);
-      for (const fault of bad) process.stderr.write(`bad ${AthanorError.fromRecord(fault).message} [${fault.code}]\n`);
-      if (bad.length > 0)
-        process.stderr.write(`${formatNumber(bad.length, "bad record")} kept: train with on_corrupt="replace"\n`);
+    .option(
+      "--view",
+      "count the tokens of every record too, for rows of sample_rule split or pack, with the flags below",
+    );
+  addViewFlags(command).action(async (path: string, flags: Flags, command: Command) => {
+    const json = wantsJson(command);
+    if (flags.adopt === true) return adopt(path, flags, json);
+    if (flags.view === true) return view(path, flags, json);
+    const read: string[] = [];
+    const bad: ErrorRecord[] = [];
+    const keep = flags.onCorrupt === "keep";
+    const index = await withStorage((storage) =>
+      withProgress("indexing", json, (progress) =>
+        buildIndex(path, {
+          storage,
+          progress,
+          indexDir: flags.indexDir,
+          rebuild: flags.rebuild === true,
+          strictChunks: flags.strictChunks === true,
+          onRead: (shard) => read.push(shard),
+          ...(keep && { onBad: (fault) => bad.push(fault.toRecord()) }),
+        }),
+      ),
+    );
+    const { root, format, totals, fingerprint, ignored, missing } = index;
+    if (json) {
       await printLine(
-        `${root}: ${format}, ${formatNumber(totals.shards, "shard")} (${formatCount(read.length)} read now), ` +
-          `${formatNumber(totals.records, "record")}, ${formatNumber(totals.tokens, "token")}, ${formatSize(totals.bytes)}`,
+        JSON.stringify({
+          root,
+          format,
+          ...totals,
+          fingerprint,
+          read: read.length,
+          ignored,
+          missingChunks: missing?.chunks ?? 0,
+          bad: bad.map(({ exit: _, ...fault }) => fault),
+        }),
       );
-      if (missing !== undefined) await printLine(missingText(missing));
-      await printLine(`fingerprint ${fingerprint}`);
-    });
+      return;
+    }
+    for (const { path: file, why } of ignored) process.stderr.write(`ignored ${file}: ${why}\n`);
+    for (const fault of bad) process.stderr.write(`bad ${AthanorError.fromRecord(fault).message} [${fault.code}]\n`);
+    if (bad.length > 0)
+      process.stderr.write(`${formatNumber(bad.length, "bad record")} kept: train with on_corrupt="replace"\n`);
+    await printLine(
+      `${root}: ${format}, ${formatNumber(totals.shards, "shard")} (${formatCount(read.length)} read now), ` +
+        `${formatNumber(totals.records, "record")}, ${formatNumber(totals.tokens, "token")}, ${formatSize(totals.bytes)}`,
+    );
+    if (missing !== undefined) await printLine(missingText(missing));
+    await printLine(`fingerprint ${fingerprint}`);
+  });
+}
+
+async function view(path: string, flags: Flags, json: boolean): Promise<void> {
+  await withStorage(async (storage) => {
+    const index = await withProgress("indexing", json, (progress) =>
+      buildIndex(path, { storage, progress, indexDir: flags.indexDir, rebuild: flags.rebuild === true }),
+    );
+    await indexView(path, index, { ...flags, again: flags.rebuild === true }, storage, json);
+  });
 }
 
 async function adopt(path: string, { indexDir }: Flags, json: boolean): Promise<void> {

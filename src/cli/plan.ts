@@ -15,15 +15,13 @@ import type { OrderOptions } from "../order/types.ts";
 import { printLine, wantsJson, withStorage } from "./command.ts";
 import { addOrderFlags, orderOptions, whole } from "./order-flags.ts";
 import type { OrderFlags } from "./order-flags.ts";
+import { addViewFlags, viewRequest, type ViewFlags } from "./view-flags.ts";
 
-interface Flags extends OrderFlags {
+interface Flags extends OrderFlags, ViewFlags {
   ranks: number;
   nodes: number;
   batch: number;
   gradAccum: number;
-  maxLength?: number;
-  columns?: string;
-  sampleRule?: string;
   stepMs?: number;
   indexDir?: string;
 }
@@ -37,11 +35,8 @@ export function register(program: Command): void {
     .option("--nodes <n>", "nodes", whole, 1)
     .option("--batch <n>", "samples a rank gets in one step", whole, 32)
     .option("--grad-accum <n>", "steps of one optimizer batch", whole, 1)
-    .option("--max-length <n>", "values a row of a column (default: 512, or the description's)", whole)
-    .option("--columns <names>", "delivered columns, a,b,c; of a description their number")
-    .option("--sample-rule <rule>", "document or stream: how tokens become samples (default: the format's own)")
     .option("--step-ms <ms>", "milliseconds of one step, for the epoch's time", number);
-  addOrderFlags(plan)
+  addOrderFlags(addViewFlags(plan))
     .option("--index-dir <dir>", "where the index lies when the data is read-only")
     .action(async (path: string, flags: Flags, command: Command) => {
       const { ranks, nodes, batch, gradAccum, stepMs } = flags;
@@ -86,12 +81,7 @@ async function indexed(path: string, flags: Flags): Promise<PlanData> {
     const stored = await openIndex(path, { storage, indexDir: flags.indexDir });
     if (stored === undefined)
       throw new IndexMissing("there is no index", { file: path }, indexCommand(path, flags.indexDir));
-    const columns = flags.columns?.split(",");
-    const { view, index, layout } = await viewOf(
-      stored,
-      { columns, maxLength: flags.maxLength ?? 512, padId: 0, strict: false, sampleRule: flags.sampleRule },
-      storage,
-    );
+    const { view, index, layout } = await viewOf(stored, await viewRequest(flags, storage), storage);
     const resolved = resolveOrder(view, options(flags));
     const table = await extents(index, resolved.extentBlocks);
     const { shards } = index;

@@ -10,6 +10,8 @@ export const SampleRuleUnknown = defineError("ATH_SAMPLE_RULE", 2);
 export const IndexStale = defineError("ATH_INDEX_STALE", 1);
 export const IndexMissing = defineError("ATH_INDEX_MISSING", 1);
 export const IndexCorrupt = defineError("ATH_INDEX_CORRUPT", 1);
+/** A view needs counts of tokens that nobody has made. */
+export const ViewMissing = defineError("ATH_VIEW_MISSING", 1);
 export const IndexReadOnly = defineError("ATH_INDEX_READONLY", 3);
 export const IndexWrite = defineError("ATH_INDEX_WRITE", 3);
 export const StateWrite = defineError("ATH_STATE_WRITE", 3);

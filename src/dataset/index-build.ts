@@ -152,9 +152,12 @@ async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
     ...(missing.found === undefined ? {} : { missing: missing.found }),
   };
   await writer?.publish(manifest, shards);
-  return new StoredIndex({ root, manifest, shards }, async (shard) => {
-    return tables.get(shard.path) ?? (await readTable(storage, indexDir, shard));
-  });
+  return new StoredIndex(
+    { root, folder: writer === undefined ? undefined : indexDir, manifest, shards },
+    async (shard) => {
+      return tables.get(shard.path) ?? (await readTable(storage, indexDir, shard));
+    },
+  );
 }
 
 /** Reads `fresh` one after the other; adds what is no data to `ignored`. */

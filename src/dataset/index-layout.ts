@@ -30,11 +30,14 @@ export const INDEX_VERSION = 2;
 export const RUN_BLOCKS = 64;
 
 const MAGIC = "ATHIDX01";
-const HEADER_BYTES = 64;
+export const HEADER_BYTES = 64;
 const ROW_BYTES = 72;
 const KIND_SHARDS = 1;
 const KIND_BLOCKS = 2;
 const ENCODINGS: readonly Encoding[] = ["plain", "gzip", "zlib", "zstd", "zstd-frames"];
+/** See `view-layout.ts`. */
+export const KIND_COUNTS = 3;
+export const KIND_VIEW = 4;
 
 /** What `manifest.json` holds. */
 export interface Manifest {
@@ -184,6 +187,59 @@ function tableColumns(table: BlockTable): (Float64Array | Uint32Array)[] {
   ];
 }
 
+/** What a header holds. */
+export interface Header {
+  kind: number;
+  /** Bytes behind the header. */
+  payload: number;
+  /** CRC32C of them. */
+  crc: number;
+  rows: number;
+  a: number;
+  b: number;
+  /** Bytes of JSON at the end of the payload. */
+  json: number;
+}
+
+export function encodeHeader({ kind, payload, crc, rows, a, b, json: jsonBytes }: Header): Uint8Array {
+  const bytes = new Uint8Array(HEADER_BYTES);
+  const view = new DataView(bytes.buffer);
+  bytes.set(Buffer.from(MAGIC));
+  view.setUint32(8, INDEX_VERSION, true);
+  view.setUint32(12, kind, true);
+  view.setBigUint64(16, BigInt(payload), true);
+  view.setUint32(24, crc, true);
+  view.setUint32(28, rows, true);
+  view.setBigUint64(32, BigInt(a), true);
+  view.setBigUint64(40, BigInt(b), true);
+  view.setBigUint64(48, BigInt(jsonBytes), true);
+  view.setUint32(60, crc32c(bytes.subarray(0, 60)), true);
+  return bytes;
+}
+
+/** Throws ATH_INDEX_CORRUPT for what is no header of this kind. */
+export function decodeHeader(bytes: Uint8Array, kind: number, file: string): Header {
+  if (bytes.byteLength < HEADER_BYTES)
+    throw corrupt(file, `a header of ${HEADER_BYTES} bytes`, `${bytes.byteLength} bytes`);
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
+  const magic = Buffer.from(bytes.subarray(0, 8)).toString("latin1");
+  if (magic !== MAGIC) throw corrupt(file, MAGIC, JSON.stringify(magic));
+  const version = view.getUint32(8, true);
+  if (version !== INDEX_VERSION) throw corrupt(file, `index version ${INDEX_VERSION}`, `${version}`);
+  const headerCrc = crc32c(bytes.subarray(0, 60));
+  if (view.getUint32(60, true) !== headerCrc) throw corrupt(file, "a header CRC that fits", "another one");
+  if (view.getUint32(12, true) !== kind) throw corrupt(file, `kind ${kind}`, `${view.getUint32(12, true)}`);
+  return {
+    kind,
+    payload: Number(view.getBigUint64(16, true)),
+    crc: view.getUint32(24, true),
+    rows: view.getUint32(28, true),
+    a: Number(view.getBigUint64(32, true)),
+    b: Number(view.getBigUint64(40, true)),
+    json: Number(view.getBigUint64(48, true)),
+  };
+}
+
 function header(
   kind: number,
   payload: Uint8Array[],
@@ -192,23 +248,15 @@ function header(
   b: number,
   jsonBytes: number,
 ): Uint8Array {
-  const bytes = new Uint8Array(HEADER_BYTES);
-  const view = new DataView(bytes.buffer);
-  bytes.set(Buffer.from(MAGIC));
-  view.setUint32(8, INDEX_VERSION, true);
-  view.setUint32(12, kind, true);
-  view.setBigUint64(16, BigInt(payload.reduce((sum, part) => sum + part.byteLength, 0)), true);
-  view.setUint32(
-    24,
-    payload.reduce((crc, part) => crc32c(part, crc), 0),
-    true,
-  );
-  view.setUint32(28, rows, true);
-  view.setBigUint64(32, BigInt(a), true);
-  view.setBigUint64(40, BigInt(b), true);
-  view.setBigUint64(48, BigInt(jsonBytes), true);
-  view.setUint32(60, crc32c(bytes.subarray(0, 60)), true);
-  return bytes;
+  return encodeHeader({
+    kind,
+    payload: payload.reduce((sum, part) => sum + part.byteLength, 0),
+    crc: payload.reduce((crc, part) => crc32c(part, crc), 0),
+    rows,
+    a,
+    b,
+    json: jsonBytes,
+  });
 }
 
 interface Opened {
@@ -221,30 +269,14 @@ interface Opened {
 }
 
 function open(bytes: Uint8Array, kind: number, file: string): Opened {
-  if (bytes.byteLength < HEADER_BYTES)
-    throw corrupt(file, `a header of ${HEADER_BYTES} bytes`, `${bytes.byteLength} bytes`);
-  const view = new DataView(bytes.buffer, bytes.byteOffset);
-  const magic = Buffer.from(bytes.subarray(0, 8)).toString("latin1");
-  if (magic !== MAGIC) throw corrupt(file, MAGIC, JSON.stringify(magic));
-  const version = view.getUint32(8, true);
-  if (version !== INDEX_VERSION) throw corrupt(file, `index version ${INDEX_VERSION}`, `${version}`);
-  const headerCrc = crc32c(bytes.subarray(0, 60));
-  if (view.getUint32(60, true) !== headerCrc) throw corrupt(file, "a header CRC that fits", "another one");
-  if (view.getUint32(12, true) !== kind) throw corrupt(file, `kind ${kind}`, `${view.getUint32(12, true)}`);
-  const length = Number(view.getBigUint64(16, true));
+  const { payload: length, crc, rows, a, b, json: jsonBytes } = decodeHeader(bytes, kind, file);
   const found = bytes.byteLength - HEADER_BYTES;
   if (found !== length) throw corrupt(file, `${length} bytes behind the header`, `${found}`);
   // A copy: the views of the sections need a buffer that begins at a multiple of 8.
   const payload = new Uint8Array(length);
   payload.set(bytes.subarray(HEADER_BYTES));
-  if (crc32c(payload) !== view.getUint32(24, true)) throw corrupt(file, "a payload CRC that fits", "another one");
-  return {
-    payload,
-    rows: view.getUint32(28, true),
-    a: Number(view.getBigUint64(32, true)),
-    b: Number(view.getBigUint64(40, true)),
-    jsonBytes: Number(view.getBigUint64(48, true)),
-  };
+  if (crc32c(payload) !== crc) throw corrupt(file, "a payload CRC that fits", "another one");
+  return { payload, rows, a, b, jsonBytes };
 }
 
 function json(payload: Uint8Array, bytes: number): unknown {

@@ -48,7 +48,7 @@ export async function readIndex(root: string, indexDir: string, storage: Storage
   const bytes = await readIfThere(storage, file);
   if (bytes === undefined) return undefined;
   const { manifest, shards } = decodeShards(bytes, file);
-  return new StoredIndex({ root, manifest, shards }, (shard) => readTable(storage, indexDir, shard));
+  return new StoredIndex({ root, folder: indexDir, manifest, shards }, (shard) => readTable(storage, indexDir, shard));
 }
 
 export async function readTable(storage: Storage, indexDir: string, shard: ShardRow): Promise<ShardTable> {
@@ -81,6 +81,8 @@ async function readIfThere(storage: Storage, file: string): Promise<Uint8Array |
 
 export interface IndexContent {
   root: string;
+  /** Where it lies; undefined: in memory only. */
+  folder: string | undefined;
   manifest: Manifest;
   shards: ShardRow[];
 }
@@ -88,6 +90,7 @@ export interface IndexContent {
 /** An index over its decoded `shards.bin`; block tables come when asked for. */
 export class StoredIndex implements DatasetIndex {
   readonly root: string;
+  readonly folder: string | undefined;
   readonly format: string;
   readonly shards: ShardRow[];
   readonly ignored: IgnoredFile[];
@@ -99,8 +102,9 @@ export class StoredIndex implements DatasetIndex {
   private readonly load: (shard: ShardRow) => Promise<ShardTable>;
   private readonly tables = new Map<number, Promise<ShardTable>>();
 
-  constructor({ root, manifest, shards }: IndexContent, load: (shard: ShardRow) => Promise<ShardTable>) {
+  constructor({ root, folder, manifest, shards }: IndexContent, load: (shard: ShardRow) => Promise<ShardTable>) {
     this.root = root;
+    this.folder = folder;
     this.shards = shards;
     this.format = manifest.format;
     this.ignored = manifest.ignored;

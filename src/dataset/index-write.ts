@@ -6,6 +6,7 @@
 import { readdir, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { isTemporary, writeAtomic } from "../base/atomic-write.ts";
+import { AthanorError } from "../base/errors.ts";
 import { makeFolders, removeEmpty } from "../base/make-folders.ts";
 import { IndexReadOnly, IndexWrite } from "./errors.ts";
 import { encodeShards, encodeTable, tableName } from "./index-layout.ts";
@@ -72,30 +73,40 @@ export class IndexWriter {
     }
   }
 
-  private async guard<Result>(work: () => Promise<Result>): Promise<Result> {
-    try {
-      return await work();
-    } catch (error) {
-      throw this.clear(error);
-    }
+  private guard<Result>(work: () => Promise<Result>): Promise<Result> {
+    return guardWrites(this.folder, this.source, work);
   }
+}
 
-  private clear(error: unknown): unknown {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "EROFS" || code === "EACCES" || code === "EPERM") {
-      return new IndexReadOnly(
-        `the index cannot be written here (${code}: the folder is read-only for this user)`,
-        { file: this.folder },
-        `run \`athanor index ${this.source} --index-dir FOLDER\` with a folder that can be written, and give the same folder to the loader`,
-        error,
-      );
-    }
-    if (code === undefined) return error;
-    return new IndexWrite(
-      `writing the index failed with ${code}`,
-      { file: this.folder },
-      "free space or fix the folder, then run it again",
+/** Makes ATH_INDEX_READONLY and ATH_INDEX_WRITE of what the file system says. `source`: as the user named the data. */
+export async function guardWrites<Result>(
+  folder: string,
+  source: string,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    throw clear(error, folder, source);
+  }
+}
+
+function clear(error: unknown, folder: string, source: string): unknown {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === "EROFS" || code === "EACCES" || code === "EPERM") {
+    return new IndexReadOnly(
+      `the index cannot be written here (${code}: the folder is read-only for this user)`,
+      { file: folder },
+      `run \`athanor index ${source} --index-dir FOLDER\` with a folder that can be written, and give the same folder to the loader`,
       error,
     );
   }
+  // Errors of our own have codes, too.
+  if (code === undefined || error instanceof AthanorError) return error;
+  return new IndexWrite(
+    `writing the index failed with ${code}`,
+    { file: folder },
+    "free space or fix the folder, then run it again",
+    error,
+  );
 }

@@ -57,9 +57,10 @@ export function totalsOf(shards: readonly ShardRow[]): DatasetIndex["totals"] {
 
 function facts({
   root,
+  folder,
   format,
   ignored,
   schema,
-}: DatasetIndex): Pick<DatasetIndex, "root" | "format" | "ignored" | "schema"> {
-  return { root, format, ignored, schema };
+}: DatasetIndex): Pick<DatasetIndex, "root" | "folder" | "format" | "ignored" | "schema"> {
+  return { root, folder, format, ignored, schema };
 }

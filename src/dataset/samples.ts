@@ -17,6 +17,8 @@ import type { BlockSamples, BlockTable, SampleRule, TokenFormat } from "../forma
 import type { ReadableObject, Storage } from "../storage/types.ts";
 import { CutTable, documentSamples, streamSamples, type Documents } from "./cut.ts";
 import { SampleRuleUnknown } from "./errors.ts";
+import { KeptSamples } from "./kept-samples.ts";
+import type { PieceRule } from "./pack.ts";
 import { runsOf } from "./shard-scan.ts";
 import { totalsOf } from "./past.ts";
 import type { DatasetIndex, SampleCut, ShardRow, StoredTable } from "./types.ts";
@@ -27,12 +29,17 @@ const CONCURRENT = 8;
 const PIECE = 1 << 17;
 /** Tables of samples are kept for sets of so many blocks (256 GiB); of larger ones they are made again as they are needed. */
 const KEPT_BLOCKS = 1 << 16;
-/** Samples of blocks that are kept for the next read of the same block: 16 bytes each. */
-const KEPT_SAMPLES = 1 << 19;
 
 /** What the data's format has, the default first. */
 export function sampleRules(index: DatasetIndex): readonly SampleRule[] {
-  return tokenFormat(index)?.rules ?? ["record"];
+  const format = formatOf(index.format);
+  if (format.kind === "rows") return ["record"];
+  return format.tokens?.rules ?? ["record", "split", "pack"];
+}
+
+/** The rule makes rows of pieces of records (`piece-index.ts`), not samples by arithmetic alone. */
+export function isPieceRule(rule: SampleRule): rule is PieceRule {
+  return rule === "split" || rule === "pack";
 }
 
 /** The rule of a view, the named one or the format's own. Throws ATH_SAMPLE_RULE for one that the data does not have. */
@@ -89,10 +96,7 @@ class TokenCut implements SampleCut {
   private readonly length: number;
   private readonly storage: Storage;
   private readonly tables = new Map<number, Promise<StoredTable>>();
-  private readonly blocks = new Map<string, Promise<BlockSamples>>();
-  /** Samples of those of `blocks` that have come. */
-  private readonly lengths = new Map<string, number>();
-  private kept = 0;
+  private readonly kept = new KeptSamples();
 
   constructor(index: DatasetIndex, format: TokenFormat, rule: SampleRule, length: number, storage: Storage) {
     this.index = index;
@@ -119,16 +123,7 @@ class TokenCut implements SampleCut {
   }
 
   of(shard: number, block: number): Promise<BlockSamples> {
-    const key = `${shard} ${block}`;
-    const known = this.blocks.get(key);
-    if (known !== undefined) return known;
-    const samples = this.samplesOf(shard, block);
-    this.blocks.set(key, samples);
-    samples.then(
-      ({ length }) => this.keep(key, length.length),
-      () => this.blocks.delete(key),
-    );
-    return samples;
+    return this.kept.get(`${shard} ${block}`, () => this.samplesOf(shard, block));
   }
 
   async recordAt(shard: number, byteOffset: number): Promise<number> {
@@ -141,18 +136,6 @@ class TokenCut implements SampleCut {
     if (documents === undefined) return token;
     const behind = documents.borders.findIndex((first) => first > token);
     return documents.first + (behind < 0 ? documents.borders.length : behind) - 1;
-  }
-
-  /** Forgets the blocks that came first. */
-  private keep(key: string, samples: number): void {
-    this.lengths.set(key, samples);
-    this.kept += samples;
-    for (const [first, length] of this.lengths) {
-      if (this.kept <= KEPT_SAMPLES || first === key) return;
-      this.lengths.delete(first);
-      this.blocks.delete(first);
-      this.kept -= length;
-    }
   }
 
   private async samplesOf(shard: number, block: number): Promise<BlockSamples> {

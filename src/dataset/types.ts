@@ -51,17 +51,19 @@ export interface MissingChunks {
   what: string;
 }
 
-/** What the samples of a view over shards of tokens are. */
+/** What the samples of a view are that are not its records. */
 export interface SampleCut {
   /** Samples of one block, in order. */
   of(shard: number, block: number): Promise<BlockSamples>;
-  /** The record in which the token at a byte of the shard lies. */
-  recordAt(shard: number, byteOffset: number): Promise<number>;
+  /** The record in which the token at a byte of the shard lies. Absent: faults name their records themselves. */
+  recordAt?(shard: number, byteOffset: number): Promise<number>;
 }
 
 export interface DatasetIndex {
   /** Absolute folder (or URI) that shard paths are relative to. */
   root: string;
+  /** Where the index lies; undefined: in memory only. */
+  folder?: string | undefined;
   format: string;
   /** In byte order of their paths. */
   shards: ShardRow[];

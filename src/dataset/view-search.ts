@@ -7,6 +7,7 @@
  */
 import type { Storage } from "../storage/types.ts";
 import { viewFingerprint } from "./fingerprint.ts";
+import { keptView } from "./piece-index.ts";
 import { sampleIndex, sampleRules } from "./samples.ts";
 import type { DatasetIndex } from "./types.ts";
 
@@ -15,7 +16,7 @@ const LONGEST = (1 << 17) + 1;
 /** What can be delivered of tokens, the usual first. */
 const COLUMNS = [["input_ids", "attention_mask"], ["input_ids"], ["attention_mask", "input_ids"], ["attention_mask"]];
 
-/** Of a set whose samples are its records: the index itself, whatever the fingerprint. */
+/** Of records that are no tokens: the view whose file has that name, else the index itself, whatever the fingerprint. */
 export async function samplesOfView(
   index: DatasetIndex,
   fingerprint: string,
@@ -23,7 +24,7 @@ export async function samplesOfView(
   maxLength?: number,
 ): Promise<DatasetIndex | undefined> {
   const rules = sampleRules(index);
-  if (rules.includes("record")) return index;
+  if (rules.includes("record")) return (await keptView(index, fingerprint, storage)) ?? index;
   const [shortest, longest] = maxLength === undefined ? [1, LONGEST] : [maxLength, maxLength];
   for (const columns of COLUMNS) {
     for (const rule of rules) {

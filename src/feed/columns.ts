@@ -3,10 +3,12 @@
  * lies in the segment file. The narrowest exact storage is chosen from what the index saw: token ids that fit
  * 32 bits are stored as i32, a mask of ones and then zeros as its length; the decoder checks that it holds.
  */
+import type { PieceRule } from "../dataset/pack.ts";
 import type { Field, Schema, StorageKind, StoredColumn } from "../formats/types.ts";
 import { ROW_HEADER_BYTES } from "../formats/types.ts";
 import { ColumnUnknown } from "./errors.ts";
 import { align } from "./memory.ts";
+import { pieceColumns, tokensField } from "./piece-columns.ts";
 import { TokenizerUnsupported } from "../tokenizer/errors.ts";
 import type { TextRequest, TextView } from "./text.ts";
 
@@ -43,18 +45,27 @@ export interface ViewLayout {
   /** Nominal row bytes of the order: Σ width × 4, whatever is stored. */
   nominalBytes: number;
   text?: TextView;
+  /** Of rows made of pieces of records: the field whose values are counted. */
+  tokens?: string;
 }
 
 /** Derived from the length of `input_ids` where the data has none. */
 export const MASK = "attention_mask";
-const IDS = "input_ids";
+export const IDS = "input_ids";
 /** What one decoding plan holds. */
 const MAX_COLUMNS = 64;
-const VALUE_BYTES = { i32: 4, i64: 8, f32: 4, prefix: 4, length: 4 } as const;
+export const VALUE_BYTES = { i32: 4, i64: 8, f32: 4, prefix: 4, length: 4 } as const;
 
-export function viewLayout(schema: Schema, view: ViewRequest, file: string): ViewLayout {
+/** `pieces`: the rule of a view whose rows are made of pieces of records. */
+export function viewLayout(schema: Schema, view: ViewRequest, file: string, pieces?: PieceRule): ViewLayout {
   const numeric = schema.fields.filter((field) => field.kind !== "bytes");
-  const text = view.text === undefined ? undefined : textView(schema, view, view.text, file);
+  const found = view.text === undefined ? undefined : textView(schema, view, view.text, file, pieces !== undefined);
+  const text = found === undefined || pieces === undefined ? found : { ...found, whole: true };
+  if (pieces !== undefined) {
+    const tokens = text?.feature ?? tokensField(schema, file).name;
+    const columns = pieceColumns(schema, view, pieces, tokens, text !== undefined, file);
+    return { ...layoutOf(columns, view.padId), tokens, ...(text === undefined ? {} : { text }) };
+  }
   const names = view.columns ?? (text === undefined ? defaultColumns(numeric, schema, file) : [IDS, MASK]);
   if (names.length > MAX_COLUMNS) {
     throw new ColumnUnknown(
@@ -72,6 +83,10 @@ export function viewLayout(schema: Schema, view: ViewRequest, file: string): Vie
       ? tokenized(name, text)
       : deliver(name, schema, numeric, view, file),
   );
+  return { ...layoutOf(columns, view.padId), ...(text === undefined ? {} : { text }) };
+}
+
+function layoutOf(columns: DeliveredColumn[], padId: number): ViewLayout {
   let offset = ROW_HEADER_BYTES;
   const stored = columns.map((column) => {
     const entry: StoredColumn = {
@@ -79,7 +94,7 @@ export function viewLayout(schema: Schema, view: ViewRequest, file: string): Vie
       feature: column.feature,
       storage: column.storage,
       maxLength: column.width,
-      pad: String(column.name === "input_ids" || column.name === "labels" ? view.padId : 0),
+      pad: String(column.name === "input_ids" || column.name === "labels" ? padId : 0),
       required: column.scalar,
       rowOffset: offset,
       rowBytes: column.bytes,
@@ -92,12 +107,23 @@ export function viewLayout(schema: Schema, view: ViewRequest, file: string): Vie
     stored,
     rowBytes: align(offset, 64),
     nominalBytes: columns.reduce((sum, column) => sum + column.width * 4, 0),
-    ...(text === undefined ? {} : { text }),
   };
 }
 
+/** The layout with one more column, which is not asked for and counts for nothing in the order. */
+export function withColumn(layout: ViewLayout, column: DeliveredColumn, padId: number): ViewLayout {
+  const { nominalBytes } = layout;
+  return { ...layout, ...layoutOf([...layout.columns, column], padId), nominalBytes };
+}
+
 /** The column that the tokenizer is for; refuses rows without room between the tokens that stand around a text. */
-function textView(schema: Schema, view: ViewRequest, { column, ...text }: TextRequest, file: string): TextView {
+function textView(
+  schema: Schema,
+  view: ViewRequest,
+  { column, ...text }: TextRequest,
+  file: string,
+  whole: boolean,
+): TextView {
   const fields = schema.fields.filter(({ kind }) => kind === "bytes");
   const field =
     fields.find(({ name }) => name === (column ?? "text")) ??
@@ -126,7 +152,7 @@ function textView(schema: Schema, view: ViewRequest, { column, ...text }: TextRe
       "put tokenizer_config.json with bos_token and eos_token beside tokenizer.json, or set add_special_tokens=False",
     );
   }
-  if (ends.before.length + ends.behind.length >= view.maxLength) {
+  if (!whole && ends.before.length + ends.behind.length >= view.maxLength) {
     throw new ColumnUnknown(
       `max_length ${view.maxLength} leaves no room between the special tokens around a text`,
       { file },
@@ -160,7 +186,13 @@ function defaultColumns(numeric: Field[], schema: Schema, file: string): string[
   return names.includes("input_ids") && !names.includes(MASK) ? [...names, MASK] : names;
 }
 
-function deliver(name: string, schema: Schema, numeric: Field[], view: ViewRequest, file: string): DeliveredColumn {
+export function deliver(
+  name: string,
+  schema: Schema,
+  numeric: Field[],
+  view: ViewRequest,
+  file: string,
+): DeliveredColumn {
   const field = schema.fields.find((candidate) => candidate.name === name);
   if (field === undefined) {
     const ids = numeric.find((candidate) => candidate.name === "input_ids") ?? numeric[0];
@@ -200,7 +232,7 @@ function deliver(name: string, schema: Schema, numeric: Field[], view: ViewReque
   return { name, feature: name, storage, width, scalar, dtype: field.kind === "float" ? "float32" : "int64", bytes };
 }
 
-function storageOf(field: Field, scalar: boolean): StorageKind {
+export function storageOf(field: Field, scalar: boolean): StorageKind {
   if (field.kind === "float") return "f32";
   if (field.prefixMask === true && !scalar) return "prefix";
   const min = BigInt(field.min ?? "0");

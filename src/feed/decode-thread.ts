@@ -26,6 +26,7 @@ import type { Kernels } from "../kernels/kernels.ts";
 import { loadKernels } from "../kernels/load.ts";
 import { blockColumns } from "./block-columns.ts";
 import { align } from "./memory.ts";
+import { rowsOfPieces, wantedRecords } from "./piece-rows.ts";
 import { TextColumn } from "./text.ts";
 import type { TextView } from "./text.ts";
 
@@ -54,7 +55,7 @@ export interface ColumnsRequest extends Omit<RawBlock, "segments"> {
   segments: readonly (Omit<PlacedSegment, "bytes"> & { at: number })[];
   /** Offsets in the bytes of records 0, 64, 128 … of them; none where the block is read whole. */
   restarts: Uint32Array;
-  /** Address of u32[records]: the row of each record, 0 = not wanted. */
+  /** Address of u32[records]: the row of each record (of each sample), 0 = not wanted. */
   rows: number;
   shardKey: bigint;
 }
@@ -204,9 +205,21 @@ class DecodeWorker {
       ...segment,
       bytes: new Uint8Array(buffer, at, segment.length),
     }));
-    const decoded = await blockColumns(format, { ...request, segments }, features, request.restarts);
-    const wanted = new Uint32Array(buffer, request.rows, request.records);
-    const block = text === undefined ? decoded : (await text).tokenize(decoded, request, (i) => wanted[i] !== 0);
+    const rowOf = new Uint32Array(buffer, request.rows, request.records);
+    const wanted = (i: number): boolean => rowOf[i] !== 0;
+    const pieces = request.samples?.pieces;
+    // Rows of pieces: the whole block as its records.
+    const place =
+      pieces === undefined
+        ? request
+        : { ...request, firstRecord: pieces.firstRecord, records: pieces.counts.length, samples: undefined };
+    const decoded = await blockColumns(format, { ...place, segments }, features, request.restarts);
+    const records = pieces === undefined ? undefined : wantedRecords(pieces, wanted);
+    const found =
+      text === undefined
+        ? decoded
+        : (await text).tokenize(decoded, place, records === undefined ? wanted : (i) => records[i] === 1);
+    const block = pieces === undefined ? found : rowsOfPieces(found, pieces, columns, wanted, request.file);
     const { rows, truncated, faults } = storeRows(buffer, columns, block, request);
     return { rows, truncated, faults: badOf(faults) };
   }

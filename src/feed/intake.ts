@@ -39,6 +39,8 @@ export interface IntakeOptions {
 export interface RunningStream {
   place: (offset: number, length: number) => StreamPlace;
   close: () => void;
+  /** Samples of blocks are looked up one behind the other: the inflater cannot go back. */
+  turn: Promise<unknown>;
 }
 
 export class Intake {
@@ -78,6 +80,7 @@ export class Intake {
     return {
       place: (offset, length) => ({ stream, offset, length }),
       close: () => this.decoders.closeStream(stream),
+      turn: Promise.resolve(),
     };
   }
 
@@ -229,7 +232,7 @@ export class Intake {
   }
 
   private async inflateAndDecode(
-    { runs }: PlacedRuns,
+    { shard, runs }: PlacedRuns,
     raw: number,
     urgent: boolean,
     sink: RowSink,
@@ -238,8 +241,15 @@ export class Intake {
     for (const { run, span } of runs) {
       const { offset, length } = span.pieces[0] as Piece;
       const rows = raw + align(length + SLACK, 64);
-      await this.decode(run, span, [raw], rows, urgent, sink, stream.place(offset, length));
+      const samples = this.source.isCut ? await this.samplesInTurn(stream, shard, run.block) : undefined;
+      await this.decode(run, span, [raw], rows, urgent, sink, stream.place(offset, length), samples);
     }
+  }
+
+  private samplesInTurn(stream: RunningStream, shard: number, block: number): Promise<BlockSamples | undefined> {
+    const turn = stream.turn.then(async () => await this.source.samplesOf(shard, block));
+    stream.turn = turn.catch(() => undefined);
+    return turn;
   }
 
   /** `places`: address of each piece of the span. */
@@ -321,7 +331,8 @@ export class Intake {
       firstRecord,
       records,
       rows,
-      restarts: samples === undefined ? restartsOf(table, block, span) : new Uint32Array(0),
+      restarts:
+        samples === undefined ? restartsOf(table, block, span) : (samples.pieces?.restarts ?? new Uint32Array(0)),
       segments: pieces.map((piece, i) => ({ ...piece, at: places[i] as number })),
       origin,
       shardKey: this.source.key(shard),
@@ -438,7 +449,7 @@ interface PlacedRuns {
 }
 
 /** Lays out adjacent blocks of one shard in memory: pieces that lie side by side in a file are one read. */
-function placeRuns(
+export function placeRuns(
   table: BlockTable,
   runs: readonly RecordRun[],
   wants: ((field: number) => boolean) | undefined,
@@ -477,8 +488,10 @@ function placeRuns(
   };
 }
 
-/** Samples [from, from + count) of a block. */
-function sliceOf({ record, token, length }: BlockSamples, from: number, count: number): BlockSamples {
+/** Samples [from, from + count) of a block; rows of pieces are those of a whole one. */
+function sliceOf(samples: BlockSamples, from: number, count: number): BlockSamples {
+  const { record, token, length, pieces } = samples;
+  if (pieces !== undefined) return samples;
   const to = from + count;
   return { record: record.slice(from, to), token: token.slice(from, to), length: length.slice(from, to) };
 }

@@ -45,8 +45,8 @@ export async function openOrder(
       const resolved = resolvedEntry(plan, number, view, options);
       const table = await extents(index, resolved.extentBlocks);
       const source = new Source(index, table, name, storage, clocks, features);
-      // A block ends with its last sample: where it is not known, that one is taken to be as long as samples may be.
-      const beyond = index.cut === undefined ? 0 : longestSample(layout);
+      // A block of tokens ends with its last sample: where it is not known, that one is taken to be as long as samples may be.
+      const beyond = index.cut?.recordAt === undefined ? 0 : longestSample(layout);
       const largestBlockBytes = (await largestBlock(index, resolved.extentBlocks)) + beyond;
       return { number, view, extents: table, resolved, source, largestBlockBytes };
     }),

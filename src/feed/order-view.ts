@@ -2,7 +2,8 @@
 import { orderView } from "../dataset/extents.ts";
 import { viewFingerprint } from "../dataset/fingerprint.ts";
 import { pastSets } from "../dataset/past.ts";
-import { sampleIndex, sampleRule } from "../dataset/samples.ts";
+import { pieceIndex } from "../dataset/piece-index.ts";
+import { isPieceRule, sampleIndex, sampleRule } from "../dataset/samples.ts";
 import { SchemaMerge } from "../dataset/schema.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import { Unsupported } from "../formats/errors.ts";
@@ -10,9 +11,11 @@ import { formatOf } from "../formats/registry.ts";
 import type { Schema } from "../formats/types.ts";
 import type { OrderView } from "../order/types.ts";
 import type { Storage } from "../storage/types.ts";
-import { MASK, viewLayout } from "./columns.ts";
+import { MASK, viewLayout, withColumn } from "./columns.ts";
 import type { ViewLayout, ViewRequest } from "./columns.ts";
 import { ColumnUnknown } from "./errors.ts";
+import { countedTokens, type Counted } from "./counted.ts";
+import { documentsColumn } from "./piece-columns.ts";
 import { tokenizerHash } from "./text.ts";
 
 /** Name of the one source in state and proof. */
@@ -30,28 +33,52 @@ export interface SourceViews {
   past: { view: OrderView; index: DatasetIndex }[];
 }
 
+/** Makes what a view needs beside the index. */
+export interface ViewMaker {
+  /** Sees to it that the records of a set are counted. */
+  count(index: DatasetIndex, counted: Counted): Promise<void>;
+  /** Keeps the rows of a view beside the counts. Absent: they are made again each time. */
+  keep?(index: DatasetIndex, name: string, parts: Uint8Array[]): Promise<void>;
+}
+
 /**
- * The views of the sources of one loader: their batches are alike. `known`: what a state has of them.
- * Throws ATH_COLUMN_UNKNOWN, ATH_SCHEMA_CONFLICT and ATH_SAMPLE_RULE.
+ * The views of the sources of one loader: their batches are alike. `known`: what a state has of them. `maker`: without one, what
+ * is missing is an error. Throws ATH_COLUMN_UNKNOWN, ATH_SCHEMA_CONFLICT, ATH_SAMPLE_RULE and ATH_VIEW_MISSING.
  */
 export async function viewsOf(
   sources: readonly NamedIndex[],
   request: ViewRequest,
   storage: Storage,
   known: readonly { name: string; view: string }[] = [],
+  maker?: ViewMaker,
 ): Promise<{ views: SourceViews[]; layout: ViewLayout }> {
   if (request.text !== undefined) refuseRows(sources);
-  const layout = viewLayout(commonSchema(sources, request), request, sources.map(({ index }) => index.root).join(", "));
+  const rules = sources.map(({ index }) => sampleRule(index, request.sampleRule));
+  // A rule that is named is the same for all sources.
+  const pieces = rules.find(isPieceRule);
+  const file = sources.map(({ index }) => index.root).join(", ");
+  const layout = viewLayout(commonSchema(sources, request), request, file, pieces);
+  let most = 0;
   const columns = layout.columns.map((column) => column.name);
   const { maxLength } = request;
   const tokenizer = layout.text === undefined ? null : tokenizerHash(layout.text);
   const views = await Promise.all(
-    sources.map(async ({ name, index }) => {
-      const rule = sampleRule(index, request.sampleRule);
+    sources.map(async ({ name, index }, i) => {
+      const rule = rules[i]!;
       const spec = { columns, max_length: maxLength, sample_rule: rule, tokenizer };
       const of = async (set: DatasetIndex): Promise<{ view: OrderView; index: DatasetIndex }> => {
-        const samples = await sampleIndex(set, rule, maxLength, storage);
         const fingerprint = viewFingerprint(set.fingerprint, spec);
+        let samples: DatasetIndex;
+        if (isPieceRule(rule)) {
+          const counted = countedTokens(layout);
+          await maker?.count(set, counted);
+          const view = { fingerprint, tokens: counted.hash, rule, maxLength };
+          const found = await pieceIndex(set, view, storage, maker?.keep?.bind(maker, set));
+          samples = found.index;
+          most = Math.max(most, found.most);
+        } else {
+          samples = await sampleIndex(set, rule, maxLength, storage);
+        }
         return { view: await orderView(samples, fingerprint, layout.nominalBytes), index: samples };
       };
       const { view, index: samples } = await of(index);
@@ -68,15 +95,17 @@ export async function viewsOf(
       return { view, index: samples, past };
     }),
   );
-  return { views, layout };
+  if (pieces !== "pack") return { views, layout };
+  return { views, layout: withColumn(layout, documentsColumn(most), request.padId) };
 }
 
 export async function viewOf(
   index: DatasetIndex,
   request: ViewRequest,
   storage: Storage,
+  maker?: ViewMaker,
 ): Promise<{ view: OrderView; index: DatasetIndex; layout: ViewLayout }> {
-  const { views, layout } = await viewsOf([{ name: SOURCE_NAME, index }], request, storage);
+  const { views, layout } = await viewsOf([{ name: SOURCE_NAME, index }], request, storage, [], maker);
   return { view: views[0]!.view, index: views[0]!.index, layout };
 }
 

@@ -127,7 +127,7 @@ export class Source {
 
   /** The record of the shard in which a byte lies, where records are samples. */
   recordAt(shard: number, byteOffset: number): Promise<number> | undefined {
-    return this.index.cut?.recordAt(shard, byteOffset);
+    return this.index.cut?.recordAt?.(shard, byteOffset);
   }
 
   /** Shard and record of a sample number. */

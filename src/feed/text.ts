@@ -30,6 +30,8 @@ export interface TextRequest {
 export interface TextView extends Omit<TextRequest, "column"> {
   feature: string;
   maxLength: number;
+  /** Documents are not cut: the view makes rows of pieces of them. @default false */
+  whole?: boolean;
 }
 
 /** Hash of what makes ids of a text, for the view's fingerprint. */
@@ -54,13 +56,14 @@ interface Place {
 export class TextColumn {
   readonly feature: string;
   private readonly tokenizer: Tokenizer;
+  /** Infinity: texts are not cut. */
   private readonly maxLength: number;
   private readonly left: boolean;
 
   private constructor(view: TextView, tokenizer: Tokenizer) {
     this.feature = view.feature;
     this.tokenizer = tokenizer;
-    this.maxLength = view.maxLength;
+    this.maxLength = view.whole === true ? Infinity : view.maxLength;
     this.left = view.truncationSide === "left";
   }
 
@@ -81,13 +84,19 @@ export class TextColumn {
     let length = 0;
     for (let i = 0; i < records; i++) {
       if (wanted(i) && !faults.has(i) && text.present?.[i] !== 0) {
-        if (length + this.maxLength > values.length) {
-          const more = new Int32Array(Math.max(values.length * 2, length + this.maxLength));
-          more.set(values);
-          values = more;
-        }
         try {
-          length += this.write(stringOf(text, i), values, length, cut, i);
+          const { ids, own } = this.encode(stringOf(text, i), cut, i);
+          const { before, behind } = this.tokenizer;
+          const end = length + before.length + own + behind.length;
+          if (end > values.length) {
+            const more = new Int32Array(Math.max(values.length * 2, end));
+            more.set(values);
+            values = more;
+          }
+          values.set(before, length);
+          values.set(ids, length + before.length);
+          values.set(behind, end - behind.length);
+          length = end;
         } catch (error) {
           faults.set(i, faultOf(error, place, i));
         }
@@ -99,18 +108,15 @@ export class TextColumn {
     return { fields, faults };
   }
 
-  /** Ids of one text at `at`; returns how many. */
-  private write(text: string, values: Int32Array, at: number, cut: Uint8Array, i: number): number {
+  /** Ids of one text without those around it, until the next call. */
+  private encode(text: string, cut: Uint8Array, i: number): { ids: Int32Array; own: number } {
     const { before, behind } = this.tokenizer;
     const room = this.maxLength - before.length - behind.length;
     const { ids, length } = this.tokenizer.encode(text, this.left ? Infinity : room);
-    const kept = Math.min(length, room);
-    const from = this.left ? length - kept : 0;
-    if (kept < length) cut[i] = 1;
-    values.set(before, at);
-    values.set(ids.subarray(from, from + kept), at + before.length);
-    values.set(behind, at + before.length + kept);
-    return before.length + kept + behind.length;
+    const own = Math.min(length, room);
+    const from = this.left ? length - own : 0;
+    if (own < length) cut[i] = 1;
+    return { ids: ids.subarray(from, from + own), own };
   }
 }
 

@@ -52,7 +52,7 @@ export function storeRows(
       const row = addresses[i]!;
       if (row === 0 || faults.has(i)) continue;
       if (column.required === true && isEmpty(field, i)) {
-        faults.set(i, valueMissing(column.feature, { file: request.file, record: request.firstRecord + i }));
+        faults.set(i, valueMissing(column.feature, { file: request.file, record: recordOf(request, i) }));
         continue;
       }
       const bad = write(i, row);
@@ -68,7 +68,7 @@ export function storeRows(
     const row = addresses[i]!;
     if (row === 0 || faults.has(i)) continue;
     view.setBigUint64(row, request.shardKey, true);
-    view.setBigUint64(row + 8, BigInt(samples === undefined ? request.firstRecord + i : samples.record[i]!), true);
+    view.setBigUint64(row + 8, BigInt(recordOf(request, i)), true);
     view.setUint32(row + 16, samples === undefined ? 0 : samples.token[i]!, true);
     view.setUint32(row + 20, cut[i] === 1 ? FLAG_CUT : 0, true);
     view.setBigUint64(row + 24, 0n, true);
@@ -224,9 +224,14 @@ function floats(values: Column["values"] | undefined): Float32Array | Float64Arr
   return (values ?? new Float32Array(0)) as Float32Array | Float64Array;
 }
 
+/** Of a row; of one that is made of several records the first. */
+function recordOf({ firstRecord, samples }: RowsRequest, i: number): number {
+  return samples === undefined ? firstRecord + i : samples.record[i]!;
+}
+
 function outOfRange(column: StoredColumn, value: bigint | number, request: RowsRequest, i: number): AthanorError {
   const what = `feature ${JSON.stringify(column.feature)}: value ${value}`;
-  const where = { file: request.file, record: request.firstRecord + i };
+  const where = { file: request.file, record: recordOf(request, i) };
   if (column.storage === "f32") {
     const remedy = "write a smaller value, or leave the column out with columns=";
     return new ValueRange(`${what} does not fit float32, as which fractions are delivered`, where, remedy);

@@ -287,11 +287,28 @@ export interface RawBlock {
 }
 
 /** How a view makes samples of records (docs/reference/formats.md). */
-export type SampleRule = "record" | "stream" | "document";
+export type SampleRule = "record" | "stream" | "document" | "split" | "pack";
 
-/** Samples that lie one behind another: record and place in it of the first token of each, and its tokens. */
+/** Samples of a block, in order: record and place in it of the first token of each, and its tokens. */
 export interface BlockSamples {
   record: Float64Array;
+  token: Uint32Array;
+  length: Uint32Array;
+  /** Of rows that are made of pieces of records: which. */
+  pieces?: BlockPieces;
+}
+
+/** Rows of a block that are made of pieces of its records: row r of pieces [start[r], start[r + 1]). */
+export interface BlockPieces {
+  /** Number in the shard of the block's first record. */
+  firstRecord: number;
+  /** Tokens of each record of the block. */
+  counts: Uint32Array;
+  /** Offsets, from the block's first byte, of its records 0, 64, 128 … */
+  restarts: Uint32Array;
+  start: Uint32Array;
+  /** Of each piece: number of its record in the block, its first token in that, and its tokens. */
+  record: Uint32Array;
   token: Uint32Array;
   length: Uint32Array;
 }

@@ -41,7 +41,7 @@ def view_request(
     if columns is not None and len(set(columns)) < len(columns):
         raise ValueError(f"columns must name each feature once, got {columns!r}")
     if sample_rule is not None:
-        one_of("sample_rule", sample_rule, ("record", "document", "stream"))
+        one_of("sample_rule", sample_rule, ("record", "document", "stream", "split", "pack"))
     rule: dict[str, Any] = {} if sample_rule is None else {"sample_rule": sample_rule}
     if tokenizer is not None:
         rule["tokenizer"] = tokenizer

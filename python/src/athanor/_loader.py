@@ -13,6 +13,7 @@ from . import _arguments, _evaluation, _mesh, _rundir, _state
 from ._batches import GlobalBatch, batch_sizes
 from ._identities import Identities
 from ._mix import Mix, mix_of
+from ._packed import Packed
 from ._quarantine import quarantine_request
 from ._request import Request, order_request
 from ._run import Batch, Run
@@ -56,7 +57,9 @@ class Loader(Run):
         job: name of the job on this node; default from the environment.
         index_dir: of the index when the data is read-only.
         strict: one longer than max_length is an error.
-        sample_rule: how tokens become samples (Megatron: "document" or "stream"). Default: the format's own.
+        sample_rule: how records become samples. Megatron: "document" or "stream"; text and lists of ids: "record",
+            "split" (pieces of max_length) or "pack" (several documents a row: adds `position_ids`, `cu_seqlens`,
+            `max_seqlen`). Default: the format's own.
         on_corrupt: "raise" (default), or "replace": another record of the shard stands in for a bad one.
         on_io_error: the same for blocks that storage cannot read. Default "raise".
         corrupt_quota: most distinct records that may be replaced in a run, over resumes too. Default 100.
@@ -178,6 +181,7 @@ class Loader(Run):
             request,
             Identities(identities, order["last"] == "pad", proof, ranks.rank, ranks.world, mix is not None),
             Padding(padding, pad_to_multiple_of, max_length, place.cp_size),
+            Packed(sample_rule, mode, max_length, padding, place.cp_size),
             transform,
             state,
             implicit_global_batch=global_batch_size is None and grad_accum is None,

@@ -15,6 +15,7 @@ from . import _state
 from ._columns import Array, Factory
 from ._epochs import Epochs, say_if_steps_change
 from ._identities import Identities
+from ._packed import Packed
 from ._request import Request
 from ._session import AnySession, session_for
 from ._steps import Steps
@@ -37,6 +38,7 @@ class Run:
         request: Request,
         identities: Identities,
         padding: Padding,
+        packed: Packed,
         transform: Callable[[Batch], Any] | None,
         state: _state.State | None,
         *,
@@ -50,6 +52,7 @@ class Run:
         self._request = request
         self._identities = identities
         self._padding = padding
+        self._packed = packed
         self._transform = transform
         self._delivers = not request.light
         self._implicit_global_batch = implicit_global_batch

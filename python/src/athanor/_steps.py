@@ -76,6 +76,7 @@ class Steps:
         position = self._base + self._index * self._size
         taken = session.next(position, state)
         batch, ids = taken.batch, taken.ids
+        loader._packed.add(batch, loader._factory())
         loader._copy_ns += session.copy_ns - copied
         loader._stall_ns += time.perf_counter_ns() - began - (session.copy_ns - copied)
         try:

@@ -36,7 +36,12 @@ log = logging.getLogger("athanor")
 Batch = dict[str, Any]
 Trainer = TypeVar("Trainer")
 
-_TORCH = {np.dtype(np.int64): torch.int64, np.dtype(np.float32): torch.float32, np.dtype(np.bool_): torch.bool}
+_TORCH = {
+    np.dtype(np.int64): torch.int64,
+    np.dtype(np.int32): torch.int32,
+    np.dtype(np.float32): torch.float32,
+    np.dtype(np.bool_): torch.bool,
+}
 # Samples in one request of the map-style data set.
 _GET_ROWS = 64
 # Looking at a few samples is no training loop.

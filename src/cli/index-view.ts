@@ -1,0 +1,87 @@
+/** `athanor index PATH --view`: counts the tokens of every record, once for all views of the tokenizer, and makes the rows of one. */
+import { availableParallelism } from "node:os";
+import { formatCount, formatDuration, formatNumber, formatSize } from "../base/units.ts";
+import { Usage } from "../base/usage.ts";
+import { uncounted } from "../dataset/counts.ts";
+import { isPieceRule, sampleRule } from "../dataset/samples.ts";
+import type { DatasetIndex } from "../dataset/types.ts";
+import { writeView } from "../dataset/view-write.ts";
+import { countTokens } from "../feed/count.ts";
+import { viewOf } from "../feed/order-view.ts";
+import type { PosixStorage } from "../storage/posix.ts";
+import { printLine, withProgress } from "./command.ts";
+import { viewRequest, type ViewFlags } from "./view-flags.ts";
+
+/** Bytes of text that one worker counts in a second, before it is known: what docs/guides/text.md measured. */
+const GUESS = 8e6;
+
+export async function indexView(
+  path: string,
+  index: DatasetIndex,
+  flags: ViewFlags & { again: boolean },
+  storage: PosixStorage,
+  json: boolean,
+): Promise<void> {
+  const request = await viewRequest(flags, storage);
+  const rule = sampleRule(index, request.sampleRule);
+  if (!isPieceRule(rule)) {
+    throw new Usage(
+      `sample_rule "${rule}" needs no counts of tokens`,
+      { file: path },
+      "give --sample-rule split or pack with --view",
+    );
+  }
+  const threads = availableParallelism();
+  let shards = 0;
+  let bytes = 0;
+  let seconds = 0;
+  const found = await withProgress("counting tokens", json, (progress) =>
+    viewOf(index, request, storage, {
+      count: async (set, counted) => {
+        const { again } = flags;
+        const missing = again ? [...set.shards.keys()] : await uncounted(set, counted.hash, storage);
+        bytes = missing.reduce((sum, shard) => sum + set.shards[shard]!.size, 0);
+        if (missing.length > 0 && !json) tellBefore(missing.length, bytes, threads, request.text !== undefined);
+        const start = performance.now();
+        ({ shards } = await countTokens(set, counted, { storage, source: path, threads, progress, again }));
+        seconds = (performance.now() - start) / 1000;
+      },
+      keep: (set, name, parts) => writeView(set, name, parts, path),
+    }),
+  );
+  const { tokens, records: rows } = found.index.totals;
+  const { records } = index.totals;
+  const fill = rows === 0 ? 0 : tokens / (rows * request.maxLength);
+  if (json) {
+    const { fingerprint } = found.view;
+    const facts = {
+      root: index.root,
+      view: fingerprint,
+      rule,
+      maxLength: request.maxLength,
+      records,
+      tokens,
+      rows,
+      fill,
+    };
+    await printLine(JSON.stringify({ ...facts, counted: shards, bytes, seconds }));
+    return;
+  }
+  await printLine(
+    shards === 0
+      ? `${index.root}: all shards were counted before`
+      : `${index.root}: ${formatNumber(shards, "shard")} counted, ${formatSize(bytes)} in ${formatDuration(seconds)} (${formatSize(bytes / seconds)}/s)`,
+  );
+  await printLine(
+    `${rule}, ${formatCount(request.maxLength)} tokens a row: ${formatNumber(records, "record")}, ${formatNumber(tokens, "token")}, ` +
+      `${formatNumber(rows, "row")}, ${(fill * 100).toFixed(1)} % full`,
+  );
+  await printLine(`view ${found.view.fingerprint}`);
+}
+
+function tellBefore(shards: number, bytes: number, threads: number, text: boolean): void {
+  const guess = text
+    ? `, about ${formatDuration(bytes / (GUESS * threads))} with ${formatNumber(threads, "worker")}`
+    : "";
+  process.stderr.write(`to count: ${formatNumber(shards, "shard")}, ${formatSize(bytes)}${guess}\n`);
+}

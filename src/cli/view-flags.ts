@@ -1,0 +1,62 @@
+/** Flags that say what a view delivers, as the loader's arguments of the same names do. */
+import { Option } from "commander";
+import type { Command } from "commander";
+import { Tokenizers } from "../agent/tokenizers.ts";
+import type { ViewRequest } from "../feed/columns.ts";
+import type { Storage } from "../storage/types.ts";
+import type { Around } from "../tokenizer/types.ts";
+import { whole } from "./order-flags.ts";
+
+export interface ViewFlags {
+  maxLength?: number;
+  columns?: string;
+  sampleRule?: string;
+  tokenizer?: string;
+  textColumn?: string;
+  addSpecialTokens: string;
+  parseSpecial?: boolean;
+}
+
+const AROUND: { readonly [value: string]: Around } = {
+  true: "template",
+  false: "none",
+  bos: "bos",
+  eos: "eos",
+  both: "both",
+};
+
+export function addViewFlags(command: Command): Command {
+  return command
+    .option("--max-length <n>", "values a row of a column (default: 512)", whole)
+    .option("--columns <names>", "delivered columns, a,b,c (default: as the loader's)")
+    .option("--sample-rule <rule>", "record, split or pack; of tokens document or stream (default: the format's own)")
+    .option("--tokenizer <path>", "tokenizer.json or model folder: makes ids of text")
+    .option("--text-column <name>", "the column of text (default: text, else the only column of bytes)")
+    .addOption(
+      new Option("--add-special-tokens <which>", "tokens around each text, as the loader's")
+        .choices(Object.keys(AROUND))
+        .default("true"),
+    )
+    .option("--parse-special", "special tokens that are spelled out in a text become themselves");
+}
+
+export async function viewRequest(flags: ViewFlags, storage: Storage): Promise<ViewRequest> {
+  const request: ViewRequest = {
+    columns: flags.columns?.split(","),
+    maxLength: flags.maxLength ?? 512,
+    padId: 0,
+    strict: false,
+    sampleRule: flags.sampleRule,
+  };
+  if (flags.tokenizer === undefined) return request;
+  return {
+    ...request,
+    text: {
+      tokenizer: await new Tokenizers(storage).open(flags.tokenizer),
+      column: flags.textColumn,
+      truncationSide: "right",
+      around: AROUND[flags.addSpecialTokens]!,
+      parseSpecial: flags.parseSpecial === true,
+    },
+  };
+}

@@ -1,0 +1,89 @@
+/**
+ * Counts: how many tokens each record of a shard has under a view, from `.athanor/views/TOKENS/` (docs/reference/index-format.md).
+ * Read a block at a time: memory does not grow with documents.
+ *
+ * @example
+ * const counts = await readCounts(storage, countsFile(folder, tokens, row), table, row, [3]); // of block 3
+ */
+import { join } from "node:path";
+import type { BlockTable } from "../formats/types.ts";
+import type { ReadableObject, Storage } from "../storage/types.ts";
+import { IndexCorrupt } from "./errors.ts";
+import { HEADER_BYTES, tableName } from "./index-layout.ts";
+import type { DatasetIndex, ShardRow } from "./types.ts";
+import { checkCounts, countsPlace, decodeCounts, VIEW_REMEDY } from "./view-layout.ts";
+
+/** Of an index on disk. `tokens`: 32 hex digits, hash of what makes tokens of a record. */
+export function countsFolder(index: DatasetIndex, tokens: string): string {
+  if (index.folder === undefined) throw new Error("an index in memory has no counts");
+  return join(index.folder, "views", tokens);
+}
+
+export function countsFile(index: DatasetIndex, tokens: string, row: ShardRow): string {
+  return join(countsFolder(index, tokens), tableName(row));
+}
+
+/** Numbers of the shards whose records have not been counted. */
+export async function uncounted(index: DatasetIndex, tokens: string, storage: Storage): Promise<number[]> {
+  let names: Set<string>;
+  try {
+    names = new Set(await storage.names(countsFolder(index, tokens)));
+  } catch (error) {
+    if ((error as { code?: string }).code !== "ATH_NOT_FOUND") throw error;
+    names = new Set();
+  }
+  return index.shards.flatMap((row, i) => (names.has(tableName(row)) ? [] : [i]));
+}
+
+/** The file of counts of one shard, open. */
+export class CountsReader {
+  private readonly object: ReadableObject;
+  private readonly table: BlockTable;
+
+  private constructor(object: ReadableObject, table: BlockTable) {
+    this.object = object;
+    this.table = table;
+  }
+
+  /** Throws ATH_INDEX_CORRUPT for a file that is not of this shard. The caller closes it. */
+  static async open(storage: Storage, file: string, table: BlockTable): Promise<CountsReader> {
+    const object = await storage.open(file);
+    try {
+      const head = new Uint8Array(Math.min(HEADER_BYTES, object.size));
+      await object.readInto(head, 0);
+      checkCounts(head, object.size, file, table.firstRecord[table.blocks]!, table.blocks);
+      return new CountsReader(object, table);
+    } catch (error) {
+      await object.close();
+      throw error;
+    }
+  }
+
+  close(): Promise<void> {
+    return this.object.close();
+  }
+
+  /** Tokens of each record of a block. */
+  async block(block: number): Promise<Uint32Array> {
+    return (await this.blocks(block, block + 1))[0]!;
+  }
+
+  /** The same of blocks [from, to), in one read. */
+  async blocks(from: number, to: number): Promise<Uint32Array[]> {
+    const { firstRecord } = this.table;
+    const place = (block: number): { offset: number; length: number } =>
+      countsPlace(firstRecord[block]!, block, firstRecord[block + 1]! - firstRecord[block]!);
+    const { offset: begin } = place(from);
+    const end = place(to - 1);
+    const bytes = new Uint8Array(end.offset + end.length - begin);
+    const read = await this.object.readInto(bytes, begin);
+    if (read !== bytes.length) {
+      const what = `file of a view is damaged: expected ${bytes.length} bytes of counts, found ${read}`;
+      throw new IndexCorrupt(what, { file: this.object.uri, byteOffset: begin }, VIEW_REMEDY);
+    }
+    return Array.from({ length: to - from }, (_, i) => {
+      const { offset, length } = place(from + i);
+      return decodeCounts(bytes.subarray(offset - begin, offset - begin + length), this.object.uri, offset);
+    });
+  }
+}

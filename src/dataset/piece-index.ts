@@ -1,0 +1,208 @@
+/**
+ * Rows of pieces: the index of a view with the rule `split` or `pack`, in rows where the data's own index counts records.
+ * Order and feed see an ordinary index; what the rows of a block hold, its `SampleCut` says.
+ *
+ * Contract: docs/reference/formats.md. Nothing crosses a block. Memory: 4 bytes a block; the counts of records stay on disk and are
+ * read a block at a time.
+ *
+ * @example
+ * const { index, most } = await pieceIndex(data, { fingerprint, tokens, rule: "pack", maxLength: 4096 }, storage);
+ * index.totals.records;   // rows
+ */
+import { join } from "node:path";
+import type { BlockPieces, BlockSamples, BlockTable } from "../formats/types.ts";
+import { readFile } from "../storage/read-file.ts";
+import type { Storage } from "../storage/types.ts";
+import { countsFile, CountsReader, uncounted } from "./counts.ts";
+import { IndexCorrupt, ViewMissing } from "./errors.ts";
+import { RUN_BLOCKS } from "./index-layout.ts";
+import { KeptSamples } from "./kept-samples.ts";
+import { mostPieces, packRecords, type PieceRule } from "./pack.ts";
+import { totalsOf } from "./past.ts";
+import type { DatasetIndex, SampleCut, ShardRow } from "./types.ts";
+import { decodeView, encodeView, VIEW_REMEDY, type ViewRows } from "./view-layout.ts";
+
+/** Counts that are read at a time to make rows of them, in records: 1 MiB. */
+const PIECE = 1 << 18;
+
+export interface PieceView {
+  /** Of the view; names its file. */
+  fingerprint: string;
+  /** Hash of what makes tokens of a record; names the folder of its counts. */
+  tokens: string;
+  rule: PieceRule;
+  maxLength: number;
+}
+
+/** `most`: pieces of one row. `keep`: puts the rows beside the counts, for the next ones. */
+export async function pieceIndex(
+  index: DatasetIndex,
+  view: PieceView,
+  storage: Storage,
+  keep?: (name: string, parts: Uint8Array[]) => Promise<void>,
+): Promise<{ index: DatasetIndex; most: number; tokens: number }> {
+  let rows = await storedRows(index, view.fingerprint, storage);
+  if (rows === undefined || rows.tokens !== view.tokens) {
+    rows = await makeRows(index, view, storage);
+    await keep?.(`${view.fingerprint}.bin`, encodeView(rows));
+  }
+  return { index: rowIndex(index, rows, storage), most: rows.most, tokens: sum(rows.shardTokens) };
+}
+
+/** The view of a fingerprint in rows, if it was kept; undefined: it is not known here. */
+export async function keptView(
+  index: DatasetIndex,
+  fingerprint: string,
+  storage: Storage,
+): Promise<DatasetIndex | undefined> {
+  const rows = await storedRows(index, fingerprint, storage);
+  return rows === undefined ? undefined : rowIndex(index, rows, storage);
+}
+
+async function storedRows(index: DatasetIndex, fingerprint: string, storage: Storage): Promise<ViewRows | undefined> {
+  if (index.folder === undefined) return undefined;
+  const file = join(index.folder, "views", `${fingerprint}.bin`);
+  let bytes: Uint8Array;
+  try {
+    bytes = await readFile(storage, file);
+  } catch (error) {
+    if ((error as { code?: string }).code === "ATH_NOT_FOUND") return undefined;
+    throw error;
+  }
+  const rows = decodeView(bytes, file);
+  if (rows.data !== index.fingerprint || rows.rows.length !== index.totals.blocks) {
+    const what = `file of a view is damaged: expected data ${index.fingerprint}, found ${rows.data}`;
+    throw new IndexCorrupt(what, { file }, VIEW_REMEDY);
+  }
+  return rows;
+}
+
+/** Throws ATH_VIEW_MISSING where records have not been counted. */
+async function makeRows(index: DatasetIndex, view: PieceView, storage: Storage): Promise<ViewRows> {
+  const { tokens, rule, maxLength } = view;
+  const missing = await uncounted(index, tokens, storage);
+  if (missing.length > 0) {
+    const what = `sample_rule "${rule}" needs the tokens of every record counted: ${missing.length} of ${index.shards.length} shards are not`;
+    throw new ViewMissing(what, { file: index.root }, "run `athanor index --view` with the options of the loader");
+  }
+  const shardTokens = new Float64Array(index.shards.length);
+  const rows = new Uint32Array(index.totals.blocks);
+  let most = 0;
+  let at = 0;
+  for (const [shard, row] of index.shards.entries()) {
+    const { table } = await index.shardTable(shard);
+    const reader = await CountsReader.open(storage, countsFile(index, tokens, row), table);
+    try {
+      for (let from = 0; from < table.blocks;) {
+        let to = from + 1;
+        while (to < table.blocks && table.firstRecord[to + 1]! - table.firstRecord[from]! <= PIECE) to++;
+        for (const counts of await reader.blocks(from, to)) {
+          const packed = packRecords(counts, rule, maxLength);
+          rows[at++] = packed.rows;
+          most = Math.max(most, mostPieces(packed));
+          for (const count of counts) shardTokens[shard]! += count;
+        }
+        from = to;
+      }
+    } finally {
+      await reader.close();
+    }
+  }
+  return { data: index.fingerprint, tokens, rule, maxLength, most, shardTokens, rows };
+}
+
+/** The same shards with rows in place of records. */
+function rowIndex(index: DatasetIndex, view: ViewRows, storage: Storage): DatasetIndex {
+  const firstBlock = [0];
+  const shards = index.shards.map((row, shard): ShardRow => {
+    const begin = firstBlock[shard]!;
+    firstBlock.push(begin + row.blocks);
+    const rows = view.rows.subarray(begin, begin + row.blocks);
+    const runRecords = new Float64Array(Math.ceil(row.blocks / RUN_BLOCKS));
+    rows.forEach((count, block) => (runRecords[Math.floor(block / RUN_BLOCKS)]! += count));
+    const largestBlock = rows.reduce((most, count) => Math.max(most, count), 0);
+    return { ...row, records: sum(runRecords), tokens: view.shardTokens[shard]!, largestBlock, runRecords };
+  });
+  const { root, format, ignored, schema, fingerprint, folder, missing } = index;
+  return {
+    root,
+    format,
+    ignored,
+    schema,
+    fingerprint,
+    folder,
+    missing,
+    past: [],
+    shards,
+    totals: totalsOf(shards),
+    shardTable: async (shard) => {
+      const stored = await index.shardTable(shard);
+      return { ...stored, table: rowTable(stored.table, view.rows.subarray(firstBlock[shard])) };
+    },
+    cut: new PieceCut(index, view, storage),
+  };
+}
+
+/** Blocks are read whole: a row is made of records from all over its block. */
+function rowTable(table: BlockTable, rows: Uint32Array): BlockTable {
+  const firstRecord = new Float64Array(table.blocks + 1);
+  for (let block = 0; block < table.blocks; block++) firstRecord[block + 1] = firstRecord[block]! + rows[block]!;
+  return { ...table, firstRecord, restartStart: new Uint32Array(table.blocks + 1), restarts: new Uint32Array(0) };
+}
+
+class PieceCut implements SampleCut {
+  private readonly index: DatasetIndex;
+  private readonly view: ViewRows;
+  private readonly storage: Storage;
+  private readonly kept = new KeptSamples();
+
+  constructor(index: DatasetIndex, view: ViewRows, storage: Storage) {
+    this.index = index;
+    this.view = view;
+    this.storage = storage;
+  }
+
+  of(shard: number, block: number): Promise<BlockSamples> {
+    return this.kept.get(`${shard} ${block}`, () => this.rowsOf(shard, block));
+  }
+
+  private async rowsOf(shard: number, block: number): Promise<BlockSamples> {
+    const { tokens, rule, maxLength } = this.view;
+    const { table } = await this.index.shardTable(shard);
+    const file = countsFile(this.index, tokens, this.index.shards[shard]!);
+    const reader = await CountsReader.open(this.storage, file, table);
+    let counts: Uint32Array;
+    try {
+      counts = await reader.block(block);
+    } finally {
+      await reader.close();
+    }
+    const { rows, start, record, token, length } = packRecords(counts, rule, maxLength);
+    const firstRecord = table.firstRecord[block]!;
+    const [from, to] = [table.restartStart[block]!, table.restartStart[block + 1]!];
+    const pieces: BlockPieces = {
+      firstRecord,
+      counts,
+      restarts: table.restarts.slice(from, to),
+      start,
+      record,
+      token,
+      length,
+    };
+    const first = start.subarray(0, rows);
+    return {
+      record: Float64Array.from(first, (piece) => firstRecord + record[piece]!),
+      token: token.length === 0 ? new Uint32Array(0) : Uint32Array.from(first, (piece) => token[piece]!),
+      length: Uint32Array.from(first, (piece, row) => {
+        let tokens = 0;
+        for (let p = piece; p < start[row + 1]!; p++) tokens += length[p]!;
+        return tokens;
+      }),
+      pieces,
+    };
+  }
+}
+
+function sum(values: Float64Array): number {
+  return values.reduce((all, value) => all + value, 0);
+}

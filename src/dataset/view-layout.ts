@@ -1,0 +1,126 @@
+/**
+ * View layout: the bytes of what lies in `.athanor/views/` (docs/reference/index-format.md). Pure: bytes in, bytes out.
+ *
+ * ```
+ * TOKENS/NAME.bin   ┌ header, 64 B: kind 3, rows = blocks, a = records, CRC32C of the JSON ───────────────────────┐
+ * tokens of every   ├ for each block: u32 CRC32C of the counts behind it │ u32 tokens × records of the block ─────┤
+ * record of a shard └ JSON: { path, size, crc32c } ───────────────────────────────────────────────────────────────┘
+ * FINGERPRINT.bin   ┌ header, 64 B: kind 4, rows = shards, a = blocks of all shards, CRC32C of all behind it ─────┐
+ * rows of every     ├ f64 tokens × shards │ u32 rows × a, shard by shard ─────────────────────────────────────────┤
+ * block of a view   └ JSON: ViewFacts ────────────────────────────────────────────────────────────────────────────┘
+ * ```
+ * Counts are read a block at a time: block b of a shard begins at 64 + 4 × (its first record + b).
+ */
+import { crc32c } from "../base/crc32c.ts";
+import { IndexCorrupt } from "./errors.ts";
+import { decodeHeader, encodeHeader, HEADER_BYTES, KIND_COUNTS, KIND_VIEW } from "./index-layout.ts";
+import type { PieceRule } from "./pack.ts";
+import type { ShardRow } from "./types.ts";
+
+export const VIEW_REMEDY = "remove it: it is made again by the next loader, or by `athanor index --view`";
+
+/** What the rows of a view are made of, beside the counts. */
+export interface ViewFacts {
+  /** Data fingerprint. */
+  data: string;
+  /** Folder of the counts. */
+  tokens: string;
+  rule: PieceRule;
+  maxLength: number;
+  /** Most pieces of one row. */
+  most: number;
+}
+
+/** Rows of the blocks of a view. */
+export interface ViewRows extends ViewFacts {
+  /** Tokens of each shard. */
+  shardTokens: Float64Array;
+  /** Rows of each block, shard by shard. */
+  rows: Uint32Array;
+}
+
+/** The parts of a file of counts, one behind the other. `blocks`: counts of each block, in order. */
+export async function* encodeCounts(
+  { path, size, crc32c: crc, records }: Pick<ShardRow, "path" | "size" | "crc32c" | "records">,
+  blockCount: number,
+  blocks: AsyncIterable<Uint32Array>,
+): AsyncGenerator<Uint8Array> {
+  const json = Buffer.from(JSON.stringify({ path, size, crc32c: crc }));
+  const payload = (records + blockCount) * 4 + json.length;
+  yield encodeHeader({
+    kind: KIND_COUNTS,
+    payload,
+    crc: crc32c(json),
+    rows: blockCount,
+    a: records,
+    b: 0,
+    json: json.length,
+  });
+  for await (const counts of blocks) {
+    const bytes = bytesOf(counts);
+    yield bytesOf(Uint32Array.of(crc32c(bytes)));
+    yield bytes;
+  }
+  yield json;
+}
+
+/** Where the counts of a block lie, with their CRC in front. */
+export function countsPlace(firstRecord: number, block: number, records: number): { offset: number; length: number } {
+  return { offset: HEADER_BYTES + 4 * (firstRecord + block), length: 4 * (records + 1) };
+}
+
+/** `bytes`: of one block, as `countsPlace` says. */
+export function decodeCounts(bytes: Uint8Array<ArrayBuffer>, file: string, offset: number): Uint32Array {
+  const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
+  const counts = words.subarray(1);
+  if (words[0] !== crc32c(bytesOf(counts))) throw corrupt(file, "counts whose CRC fits", "other ones", offset);
+  return counts;
+}
+
+/** Is it a whole file of counts of this shard? `head`: its header; `size`: of the file. */
+export function checkCounts(head: Uint8Array, size: number, file: string, records: number, blocks: number): void {
+  const { rows, a, payload } = decodeHeader(head, KIND_COUNTS, file);
+  if (rows !== blocks || a !== records)
+    throw corrupt(file, `${records} records in ${blocks} blocks`, `${a} in ${rows}`);
+  if (size !== payload + HEADER_BYTES) throw corrupt(file, `${payload + HEADER_BYTES} bytes`, `${size}`);
+}
+
+export function encodeView({ shardTokens, rows, ...facts }: ViewRows): Uint8Array[] {
+  const json = Buffer.from(JSON.stringify(facts));
+  const payload = [bytesOf(shardTokens), bytesOf(rows), json];
+  const header = encodeHeader({
+    kind: KIND_VIEW,
+    payload: payload.reduce((sum, part) => sum + part.byteLength, 0),
+    crc: payload.reduce((crc, part) => crc32c(part, crc), 0),
+    rows: shardTokens.length,
+    a: rows.length,
+    b: 0,
+    json: json.length,
+  });
+  return [header, ...payload];
+}
+
+export function decodeView(bytes: Uint8Array, file: string): ViewRows {
+  const head = decodeHeader(bytes, KIND_VIEW, file);
+  const { rows: shards, a: blocks, json } = head;
+  if (bytes.byteLength !== HEADER_BYTES + head.payload || head.payload !== shards * 8 + blocks * 4 + json)
+    throw corrupt(file, `${HEADER_BYTES + shards * 8 + blocks * 4 + json} bytes`, `${bytes.byteLength}`);
+  // A copy: the views need a buffer that begins at a multiple of 8.
+  const payload = bytes.slice(HEADER_BYTES);
+  if (crc32c(payload) !== head.crc) throw corrupt(file, "a payload CRC that fits", "another one");
+  const facts = JSON.parse(Buffer.from(payload.subarray(payload.length - json)).toString("utf8")) as ViewFacts;
+  return {
+    ...facts,
+    shardTokens: new Float64Array(payload.buffer, 0, shards),
+    rows: new Uint32Array(payload.buffer, shards * 8, blocks),
+  };
+}
+
+function bytesOf(array: Float64Array | Uint32Array): Uint8Array {
+  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+}
+
+function corrupt(file: string, expected: string, found: string, byteOffset?: number): Error {
+  const what = `file of a view is damaged: expected ${expected}, found ${found}`;
+  return new IndexCorrupt(what, byteOffset === undefined ? { file } : { file, byteOffset }, VIEW_REMEDY);
+}

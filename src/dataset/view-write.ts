@@ -1,0 +1,75 @@
+/**
+ * Writing what a view needs into `.athanor/views/`: each file under a temporary name, fsynced, renamed. No lock files: whoever counts
+ * at the same time writes the same bytes to the same names.
+ */
+import { readdir, stat, unlink } from "node:fs/promises";
+import { join } from "node:path";
+import { isTemporary, writeAtomic } from "../base/atomic-write.ts";
+import { makeFolders } from "../base/make-folders.ts";
+import { countsFile, countsFolder } from "./counts.ts";
+import { tableName } from "./index-layout.ts";
+import { guardWrites } from "./index-write.ts";
+import type { DatasetIndex, ShardRow } from "./types.ts";
+import { encodeCounts } from "./view-layout.ts";
+
+/** Counts of shards that are gone, and leftovers of killed counters, are swept when nobody can still want them. */
+const SWEEP_AFTER_MS = 24 * 3600 * 1000;
+
+export class ViewWriter {
+  private readonly index: DatasetIndex;
+  private readonly tokens: string;
+  private readonly source: string;
+
+  /** `source`: the data as the user named it. */
+  constructor(index: DatasetIndex, tokens: string, source: string) {
+    this.index = index;
+    this.tokens = tokens;
+    this.source = source;
+  }
+
+  /** Makes the folder and tries to write in it, before hours of counting are spent. */
+  async prepare(): Promise<void> {
+    const folder = countsFolder(this.index, this.tokens);
+    await guardWrites(folder, this.source, async () => {
+      await makeFolders(folder);
+      const probe = join(folder, `.probe.tmp-${process.pid}`);
+      await writeAtomic(probe, []);
+      await unlink(probe).catch(() => undefined);
+    });
+  }
+
+  /** `blocks`: counts of each block of the shard, in order, as they come. */
+  async write(row: ShardRow, blocks: AsyncIterable<Uint32Array>): Promise<void> {
+    const file = countsFile(this.index, this.tokens, row);
+    await guardWrites(file, this.source, () => writeAtomic(file, encodeCounts(row, row.blocks, blocks)));
+  }
+
+  /** All shards are counted. */
+  async finish(): Promise<void> {
+    const folder = countsFolder(this.index, this.tokens);
+    const wanted = new Set(this.index.shards.map(tableName));
+    for (const name of await readdir(folder)) {
+      if (wanted.has(name) || !(isTemporary(name) || name.endsWith(".bin"))) continue;
+      const path = join(folder, name);
+      const age = await stat(path).then(
+        (found) => Date.now() - found.mtimeMs,
+        () => 0,
+      );
+      if (age > SWEEP_AFTER_MS) await unlink(path).catch(() => undefined);
+    }
+  }
+}
+
+/** Keeps the rows of a view for the next ones who want it. */
+export async function writeView(
+  index: DatasetIndex,
+  name: string,
+  parts: readonly Uint8Array[],
+  source: string,
+): Promise<void> {
+  const folder = join(index.folder!, "views");
+  await guardWrites(folder, source, async () => {
+    await makeFolders(folder);
+    await writeAtomic(join(folder, name), parts);
+  });
+}
