@@ -75,8 +75,7 @@ function inJavaScript(frame: Buffer, capacity: number): Uint8Array {
 }
 
 export function zstdDecompress(bytes: Uint8Array, size: number): Uint8Array {
-  // A copy: native decoders take no shared memory.
-  const input = Buffer.from(bytes);
+  const input = own(bytes);
   let whole: Uint8Array | undefined;
   let at = 0;
   let done = 0;
@@ -102,7 +101,7 @@ export function zstdDecompress(bytes: Uint8Array, size: number): Uint8Array {
 
 /** Where the size is not known (strings in array chunks): all that the frames hold, `limit` bytes at most. */
 export function zstdDecompressTo(bytes: Uint8Array, limit: number): Uint8Array {
-  const input = Buffer.from(bytes);
+  const input = own(bytes);
   const parts: Uint8Array[] = [];
   let done = 0;
   for (let at = 0; at < input.length;) {
@@ -126,6 +125,21 @@ export function decodeFrame(frame: Buffer, most: number, limit: number): Uint8Ar
   if (part.length > limit) throw new Error(`more than the ${limit} bytes expected`);
   if (told !== undefined && part.length !== told) throw new Error(`decoded to ${part.length} bytes of ${told}`);
   return part;
+}
+
+/** The last input: none is kept behind a call. */
+let scratch: Buffer = Buffer.alloc(0);
+const MAX_SCRATCH = 8 * 1024 * 1024;
+
+/** A copy, valid until the next call: native decoders take no shared memory. */
+function own(bytes: Uint8Array): Buffer {
+  const room = bytes.length + 8;
+  if (room > MAX_SCRATCH) return Buffer.from(bytes);
+  if (scratch.length < room) scratch = Buffer.allocUnsafeSlow(Math.max(room, 2 * scratch.length));
+  // Out of shared memory V8 copies byte by byte unless both lie alike in words of 8.
+  const at = bytes.byteOffset & 7;
+  scratch.set(bytes, at);
+  return scratch.subarray(at, at + bytes.length);
 }
 
 function exact(bytes: Uint8Array, size: number): Uint8Array {
