@@ -39,6 +39,7 @@ export async function blockColumns(
   try {
     const found = await format.columns(raw, fields);
     if (found.faults.size === 0 || !known) return found;
+    found.release?.();
   } catch (error) {
     if (!(error instanceof AthanorError) || !isBadContent(error.code)) throw error;
     if (!known) return allBad(raw.records, error);
@@ -47,7 +48,9 @@ export async function blockColumns(
   for (const part of stretches(raw, restarts)) {
     parts.push({ records: part.records, found: await blockColumns(format, part, fields, []) });
   }
-  return joined(parts);
+  const all = joined(parts);
+  for (const { found } of parts) found.release?.();
+  return all;
 }
 
 function allBad(records: number, fault: AthanorError): BlockColumns {

@@ -214,14 +214,18 @@ class DecodeWorker {
         ? request
         : { ...request, firstRecord: pieces.firstRecord, records: pieces.counts.length, samples: undefined };
     const decoded = await blockColumns(format, { ...place, segments }, features, request.restarts);
-    const records = pieces === undefined ? undefined : wantedRecords(pieces, wanted);
-    const found =
-      text === undefined
-        ? decoded
-        : (await text).tokenize(decoded, place, records === undefined ? wanted : (i) => records[i] === 1);
-    const block = pieces === undefined ? found : rowsOfPieces(found, pieces, columns, wanted, request.file);
-    const { rows, truncated, faults } = storeRows(buffer, columns, block, request);
-    return { rows, truncated, faults: badOf(faults) };
+    try {
+      const records = pieces === undefined ? undefined : wantedRecords(pieces, wanted);
+      const found =
+        text === undefined
+          ? decoded
+          : (await text).tokenize(decoded, place, records === undefined ? wanted : (i) => records[i] === 1);
+      const block = pieces === undefined ? found : rowsOfPieces(found, pieces, columns, wanted, request.file);
+      const { rows, truncated, faults } = storeRows(buffer, columns, block, request);
+      return { rows, truncated, faults: badOf(faults) };
+    } finally {
+      decoded.release?.();
+    }
   }
 
   private async inflate(target: Uint8Array, file: string, range: StreamRange): Promise<void> {
@@ -261,7 +265,14 @@ async function survey(
   const buffer = new ArrayBuffer(row + align(end, 64));
   new Uint32Array(buffer, 0, request.records).fill(row);
   const { faults } = storeRows(buffer, columns, block, { ...request, rows: 0, shardKey: 0n });
-  return { fields: block.fields, faults: badOf(faults) };
+  const fields = decoded.release === undefined ? block.fields : copied(block.fields);
+  decoded.release?.();
+  return { fields, faults: badOf(faults) };
+}
+
+/** Fields whose values stay as they are, whatever this thread decodes next. */
+function copied(fields: BlockColumns["fields"]): BlockColumns["fields"] {
+  return new Map([...fields].map(([name, column]) => [name, { ...column, values: column.values.slice() }]));
 }
 
 /** Records of a block that cannot be decoded share their fault, which is then sent once. */

@@ -357,6 +357,11 @@ export interface BlockColumns {
   fields: Map<string, Column>;
   /** Bad records by number in the block (of `records`); their values are empty. */
   faults: Map<number, AthanorError>;
+  /**
+   * Gives the memory of the values to the next block. To be called once nothing reads them any more, or not at all: then the
+   * collector has it. Absent: nothing to give.
+   */
+  release?: () => void;
 }
 
 /** The next block of a shard as `scan` finds it. */

@@ -1,5 +1,6 @@
 /**
- * Hybrid: the format's mix of run-length and bit-packed integers, which holds levels, dictionary indices and booleans.
+ * Hybrid: Parquet's mix of run-length and bit-packed integers, which holds levels, dictionary indices and booleans, in plain
+ * TypeScript: the twin of `assembly/hybrid.ts`, and the way for short runs and for what is damaged, of which it says why.
  *
  * @example
  * const levels = new Uint8Array(count);
@@ -27,6 +28,55 @@ export function constantRun(
   }
   if (width > 8 || header % 2 === 1 || header / 2 < count || at >= to) return undefined;
   return bytes[at];
+}
+
+/**
+ * Where the zeros lie among `count` levels of one bit: the records of a column of lists. Lists are runs of ones, which are passed over
+ * and not written out. Throws as `readHybrid` does.
+ */
+export function zeroLevels(bytes: Uint8Array, from: number, to: number, count: number): Uint32Array {
+  let found = new Uint32Array(1024);
+  let zeros = 0;
+  const room = (more: number): void => {
+    if (zeros + more <= found.length) return;
+    const grown = new Uint32Array(Math.max(zeros + more, found.length * 2));
+    grown.set(found);
+    found = grown;
+  };
+  let at = from;
+  for (let done = 0; done < count;) {
+    let header = 0;
+    for (let scale = 1; ; scale *= 128) {
+      if (at >= to || scale > 2 ** 35) throw new Error(`runs end after ${done} of ${count} values`);
+      const byte = bytes[at++]!;
+      header += (byte & 127) * scale;
+      if (byte < 128) break;
+    }
+    const run = Math.floor(header / 2);
+    if (header % 2 === 0) {
+      if (at >= to) throw new Error(`runs end after ${done} of ${count} values`);
+      const level = bytes[at++]!;
+      if (level > 1 && run > 0) throw new Error(`a level of ${level}, expected 1 at most`);
+      const stop = Math.min(count, done + run);
+      if (level === 0) {
+        room(stop - done);
+        for (let i = done; i < stop; i++) found[zeros++] = i;
+      }
+      done = stop;
+      continue;
+    }
+    const stop = Math.min(count, done + run * 8);
+    // A writer may leave out the padding of the last group.
+    if (at + Math.ceil((stop - done) / 8) > to) throw new Error(`runs end after ${done} of ${count} values`);
+    for (let byte = at; done < stop; byte++, done += 8) {
+      let bits = ~bytes[byte]! & (done + 8 <= stop ? 255 : 2 ** (stop - done) - 1);
+      room(8);
+      for (; bits !== 0; bits &= bits - 1) found[zeros++] = done + 31 - Math.clz32(bits & -bits);
+    }
+    done = stop;
+    at += run;
+  }
+  return found.slice(0, zeros);
 }
 
 /** Fills `out`; returns a number that no value passes, of no more bits than the largest has. Throws an Error when the bytes end before. Widths to 32. */

@@ -1,5 +1,8 @@
 import "./webassembly.ts";
 import {
+  DELTA_INT32,
+  DELTA_NARROW,
+  DELTA_WIDE,
   FAULT_KIND,
   FAULT_LENGTH_CRC,
   FAULT_MALFORMED,
@@ -12,6 +15,7 @@ import {
   FAULT_TRUNCATED,
   FAULT_UNKNOWN_FEATURE,
 } from "./assembly/layout.ts";
+import type { Digits } from "./digits.ts";
 /**
  * Kernels: the hot loops, over addresses in one WebAssembly memory (which may be shared between threads).
  * Two implementations of one interface: AssemblyScript compiled to `kernels.wasm`, and the plain TypeScript
@@ -50,6 +54,9 @@ export const FAULT = {
   /** A column of one value has none in this record. */
   missing: FAULT_MISSING,
 } as const;
+
+/** What `unpackDelta` makes: i32 modulo 2^32, i32 where each value fits, i64 modulo 2^64. */
+export const DELTA = { int32: DELTA_INT32, narrow: DELTA_NARROW, wide: DELTA_WIDE } as const;
 
 /** Result of a kernel that can fail; offsets count from the `ptr` (or `raw`) given to the kernel. */
 export interface KernelFault {
@@ -126,6 +133,31 @@ export interface Kernels {
    * at a fault, of which `FAULT.unknownFeature` asks the caller to extend the table and go on from that record.
    */
   statsExamples(ptr: number, offsets: number, lengths: number, records: number, table: number): StatsScan;
+  /**
+   * Parquet's runs of `width` (1 to 32) bits in `length` bytes as i32[count] at `out`. `words`: address of i32[size], of which
+   * they are indices; 0: they are the values. False: the runs end before, or an index is too large; `out` then holds anything.
+   */
+  unpackHybrid(
+    ptr: number,
+    length: number,
+    width: number,
+    out: number,
+    count: number,
+    words: number,
+    size: number,
+  ): boolean;
+  /**
+   * Parquet's DELTA_BINARY_PACKED as `count` integers at `out`, in one of `DELTA`. Returns the bytes up to behind the last
+   * miniblock that holds a value; −1: they are damaged, or a value does not fit; `out` then holds anything.
+   */
+  unpackDelta(ptr: number, length: number, out: number, count: number, form: number): number;
+  /** i64[count] as i32[count] at `out`; false: one does not fit. */
+  narrowInts(ptr: number, count: number, out: number): boolean;
+  /**
+   * Integers of a JSON list as i32 at `out`, `max` at most: up to 9 digits, a comma behind, one space before at most. Stops
+   * before whatever else stands there; `next` is the offset behind the last comma.
+   */
+  readDigits(ptr: number, length: number, out: number, max: number): Digits;
 }
 
 export interface StatsScan {

@@ -86,8 +86,22 @@ interface Exports {
     checkCrc: number,
   ): void;
   statsExamples(ptr: number, offsets: number, lengths: number, records: number, table: number): number;
+  unpackHybrid(
+    ptr: number,
+    end: number,
+    width: number,
+    out: number,
+    count: number,
+    words: number,
+    size: number,
+  ): number;
+  unpackDelta(ptr: number, end: number, out: number, count: number, form: number): number;
+  narrowInts(ptr: number, count: number, out: number): number;
+  readDigits(ptr: number, end: number, out: number, max: number): number;
   initTables(): void;
   useTables(at: number): void;
+  deltaEnd: { value: number };
+  digitsEnd: { value: number };
   scanConsumed: { value: number };
   scanCrc: { value: number };
   scanNeeded: { value: number };
@@ -142,6 +156,15 @@ function wrap(module: WebAssembly.Module, memory: WebAssembly.Memory, tables: nu
     },
     statsExamples(ptr, offsets, lengths, records, table) {
       return { records: x.statsExamples(ptr, offsets, lengths, records, table) >>> 0, fault: fault(ptr) };
+    },
+    unpackHybrid: (ptr, length, width, out, count, words, size) =>
+      x.unpackHybrid(ptr, ptr + length, width, out, count, words, size) !== 0,
+    unpackDelta: (ptr, length, out, count, form) =>
+      x.unpackDelta(ptr, ptr + length, out, count, form) === 0 ? -1 : (x.deltaEnd.value - ptr) >>> 0,
+    narrowInts: (ptr, count, out) => x.narrowInts(ptr, count, out) !== 0,
+    readDigits(ptr, length, out, max) {
+      const count = x.readDigits(ptr, ptr + length, out, max) >>> 0;
+      return { count, next: (x.digitsEnd.value - ptr) >>> 0 };
     },
   };
 }

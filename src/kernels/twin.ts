@@ -30,6 +30,8 @@ import {
   STORAGE_PREFIX,
 } from "./assembly/layout.ts";
 import type { ExampleBlock, ExampleRows, FrameScan, KernelFault, Kernels, StatsScan } from "./kernels.ts";
+import type { Digits } from "./digits.ts";
+import { digits, narrowInts, unpackDelta, unpackHybrid } from "./twin-columns.ts";
 import { statsExamples } from "./twin-stats.ts";
 
 export function createTwin(memory: WebAssembly.Memory, tables: number, initTables: boolean): Kernels {
@@ -186,6 +188,30 @@ export class Twin implements Kernels {
       }
     });
     return { records: done, fault };
+  }
+
+  unpackHybrid(
+    ptr: number,
+    length: number,
+    width: number,
+    out: number,
+    count: number,
+    words: number,
+    size: number,
+  ): boolean {
+    return unpackHybrid(this.memory, ptr, length, width, out, count, words, size);
+  }
+
+  unpackDelta(ptr: number, length: number, out: number, count: number, form: number): number {
+    return unpackDelta(this.memory, ptr, length, out, count, form);
+  }
+
+  narrowInts(ptr: number, count: number, out: number): boolean {
+    return narrowInts(this.memory, ptr, count, out);
+  }
+
+  readDigits(ptr: number, length: number, out: number, max: number): Digits {
+    return digits(this.memory, ptr, length, out, max);
   }
 
   private guard(ptr: number, run: () => void): KernelFault | undefined {

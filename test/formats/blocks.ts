@@ -155,12 +155,17 @@ export async function checkBlocks(
     // A later block may have shown that a field is no column.
     const names = [...block.columns.fields.keys()].filter((name) => !Object.hasOwn(end.notColumns ?? {}, name));
     const whole = rawOf(format, shard, content, block, end, number, firstRecord);
-    compare(await format.columns(whole, names), block, 0, block.records, names, `block ${number}`);
+    const all = await format.columns(whole, names);
     if (names.length > 1) {
       const one = [names[random(names.length)]!];
       const raw = rawOf(format, shard, content, block, end, number, firstRecord, one);
-      compare(await format.columns(raw, one), block, 0, block.records, one, `block ${number}, ${one[0]} only`);
+      const part = await format.columns(raw, one);
+      compare(part, block, 0, block.records, one, `block ${number}, ${one[0]} only`);
+      part.release?.();
     }
+    // Behind another: what was given stays as it was until it is given back.
+    compare(all, block, 0, block.records, names, `block ${number}`);
+    all.release?.();
     // Of a packed block the last one is its end.
     const restarts =
       block.origin === undefined ? block.restarts : block.restarts.slice(0, -1).map((at) => at - block.restarts[0]!);
@@ -204,6 +209,7 @@ export async function tryColumns(
         const columns = copied(await format.columns(raw, [...block.columns.fields.keys()]));
         wellFormed(columns, block.records, `block ${number} of damaged bytes`);
         for (const fault of columns.faults.values()) coded(fault);
+        columns.release?.();
       } catch (error) {
         coded(error);
       }

@@ -18,9 +18,9 @@ export interface LeafRows {
   records: number;
   entries: number;
   def: Uint8Array | undefined;
-  /** One behind the other; absent where each entry is a record. */
+  /** Repetition levels, one behind the other, where lists lie in lists. */
   reps: Uint8Array[] | undefined;
-  /** Entries behind the last of each record, likewise. */
+  /** Entries behind the last of each record; absent where each entry is a record. */
   ends: Uint32Array | undefined;
   values: Dense;
 }
@@ -47,9 +47,11 @@ export function sliceRows(leaf: Leaf, pages: readonly Page[], skip: number, reco
     const to = def === undefined ? end : from + countLevel(def, begin, end, leaf.maxDef);
     parts.push({ values: page.values, from, to });
     defs.push(def === undefined ? end - begin : def.subarray(begin, end));
-    if (rep !== undefined && ends !== undefined) {
-      reps.push(rep.subarray(begin, end));
-      for (const start of page.starts!) {
+    if (rep !== undefined) reps.push(rep.subarray(begin, end));
+    if (ends !== undefined) {
+      const starts = page.starts!;
+      for (let i = 0; i < starts.length; i++) {
+        const start = starts[i]!;
         if (start < begin || start >= end) continue;
         if (ended >= 0) ends[ended] = entries + start - begin;
         ended++;
@@ -65,7 +67,7 @@ export function sliceRows(leaf: Leaf, pages: readonly Page[], skip: number, reco
       records,
       entries,
       def: nulls ? joinLevels(defs, entries, leaf.maxDef) : undefined,
-      reps: ends === undefined ? undefined : reps,
+      reps: leaf.maxRep > 1 ? reps : undefined,
       ends,
       values: join(leaf, parts),
     };

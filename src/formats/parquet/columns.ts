@@ -5,6 +5,7 @@
  * @example
  * const { fields } = readColumns(raw, ["input_ids"]);
  */
+import { workbench } from "../../kernels/workbench.ts";
 import { RecordMalformed } from "../errors.ts";
 import type { BlockColumns, PlacedSegment, RawBlock } from "../types.ts";
 import { sliceRows, toColumn } from "./block.ts";
@@ -15,6 +16,11 @@ import type { Leaf } from "./schema.ts";
 import type { Dense } from "./values.ts";
 
 export function readColumns(raw: RawBlock, fields: readonly string[]): BlockColumns {
+  const { result, release } = workbench().lend(() => decode(raw, fields));
+  return release === undefined ? result : { ...result, release };
+}
+
+function decode(raw: RawBlock, fields: readonly string[]): BlockColumns {
   const block: BlockColumns = { fields: new Map(), faults: new Map() };
   for (const [f, { leaf, ...field }] of metaColumns(raw.meta).entries()) {
     if (!fields.includes(field.name)) continue;

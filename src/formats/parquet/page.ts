@@ -15,7 +15,7 @@ import { parquetHeader } from "hyparquet/src/column.js";
 import type { Encoding, PageHeader } from "hyparquet/src/types.js";
 import { RecordCrc, RecordMalformed, StreamCorrupt, Unsupported } from "../errors.ts";
 import { type Codec, decompress, unreadCodec } from "./compress.ts";
-import { constantRun, readHybrid } from "./hybrid.ts";
+import { constantRun, readHybrid, zeroLevels } from "../../kernels/hybrid.ts";
 import type { Leaf } from "./schema.ts";
 import { type Dense, type Values, readPlain, readValues } from "./values.ts";
 
@@ -51,9 +51,9 @@ export interface Page {
   continues: boolean;
   /** Absent: all entries are values. */
   def: Uint8Array | undefined;
-  /** Absent: each entry is a record. */
+  /** Where lists lie in lists; else `starts` says all. */
   rep: Uint8Array | undefined;
-  /** The entries with which records begin, where there are repetition levels. */
+  /** The entries with which records begin. Absent: each entry is a record. */
   starts: Uint32Array | undefined;
   values: Values;
   /** It needs the dictionary of its column. */
@@ -149,10 +149,9 @@ export function readPage(
     ? openV2(head, body, leaf, codec, place)
     : openV1(head, body, leaf, codec, place);
   try {
-    const { def, rep } = levels;
+    const { def, rep, starts } = levels;
     const entries = head.values;
     const values = readValues(encoding, leaf, bytes, at, levels.present, dictionary);
-    const starts = rep === undefined ? undefined : zeros(rep);
     const rows = starts?.length ?? entries;
     const told = head.header.data_page_header_v2?.num_rows;
     if (v2 && told !== rows) throw new Error(`${rows} rows, its header says ${told}`);
@@ -161,7 +160,7 @@ export function readPage(
       length: head.headBytes + head.bodyBytes,
       entries,
       rows,
-      continues: rep !== undefined && entries > 0 && rep[0] !== 0,
+      continues: starts !== undefined && entries > 0 && starts[0] !== 0,
       def,
       rep,
       starts,
@@ -173,9 +172,14 @@ export function readPage(
   }
 }
 
-interface Levels {
-  def: Uint8Array | undefined;
+/** Repetition levels; those of one list are only the places of their zeros. */
+interface Repetitions {
   rep: Uint8Array | undefined;
+  starts: Uint32Array | undefined;
+}
+
+interface Levels extends Repetitions {
+  def: Uint8Array | undefined;
   /** Entries that are values. */
   present: number;
 }
@@ -193,11 +197,11 @@ function openV1({ header, values }: PageHead, body: Uint8Array, leaf: Leaf, code
   const about = header.data_page_header!;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   let at = 0;
-  const section = (
+  const section = <Read>(
     max: number,
     encoding: Encoding | undefined,
-    read: typeof readDefinitions,
-  ): Uint8Array | undefined => {
+    read: (bytes: Uint8Array, from: number, to: number, max: number, count: number) => Read,
+  ): Read | undefined => {
     if (max === 0) return undefined;
     if (encoding !== undefined && encoding !== "RLE") throw new Error(`levels in ${encoding} are not supported`);
     if (at + 4 > bytes.length) throw new Error("its levels are cut");
@@ -208,7 +212,7 @@ function openV1({ header, values }: PageHead, body: Uint8Array, leaf: Leaf, code
     return read(bytes, from, end, max, values);
   };
   try {
-    const rep = section(leaf.maxRep, about.repetition_level_encoding, readLevels);
+    const rep = section(leaf.maxRep, about.repetition_level_encoding, readRepetitions);
     const def = section(leaf.maxDef, about.definition_level_encoding, readDefinitions);
     return { encoding: about.encoding, levels: known(rep, def, leaf, values), bytes, at };
   } catch (error) {
@@ -229,7 +233,7 @@ function openV2({ header, values }: PageHead, body: Uint8Array, leaf: Leaf, code
   let levels: Levels;
   try {
     levels = known(
-      leaf.maxRep === 0 ? undefined : readLevels(body, 0, rep, leaf.maxRep, values),
+      leaf.maxRep === 0 ? undefined : readRepetitions(body, 0, rep, leaf.maxRep, values),
       leaf.maxDef === 0 ? undefined : readDefinitions(body, rep, rep + def, leaf.maxDef, values),
       leaf,
       values,
@@ -279,6 +283,12 @@ function readLevels(bytes: Uint8Array, from: number, to: number, max: number, co
   return levels;
 }
 
+function readRepetitions(bytes: Uint8Array, from: number, to: number, max: number, count: number): Repetitions {
+  if (max === 1) return { rep: undefined, starts: zeroLevels(bytes, from, to, count) };
+  const rep = readLevels(bytes, from, to, max, count);
+  return { rep, starts: zeros(rep) };
+}
+
 /** Undefined: all entries are values. */
 function readDefinitions(
   bytes: Uint8Array,
@@ -293,10 +303,15 @@ function readDefinitions(
 }
 
 /** Counts the values; where all entries are some, the levels need not be kept. */
-function known(rep: Uint8Array | undefined, def: Uint8Array | undefined, { maxDef }: Leaf, entries: number): Levels {
-  if (def === undefined) return { def, rep, present: entries };
+function known(
+  repetitions: Repetitions = { rep: undefined, starts: undefined },
+  def: Uint8Array | undefined,
+  { maxDef }: Leaf,
+  entries: number,
+): Levels {
+  if (def === undefined) return { ...repetitions, def, present: entries };
   const present = countLevel(def, 0, entries, maxDef);
-  return { def: present === entries ? undefined : def, rep, present };
+  return { ...repetitions, def: present === entries ? undefined : def, present };
 }
 
 export function countLevel(levels: Uint8Array, from: number, to: number, level: number): number {

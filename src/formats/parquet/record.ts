@@ -89,7 +89,10 @@ class RecordReader {
 
   private repeats(leaf: number, rep: number): boolean {
     const levels = this.reps[leaf];
-    return levels !== undefined && (levels[this.entry[leaf]!] ?? 0) >= rep;
+    const entry = this.entry[leaf]!;
+    if (levels !== undefined) return (levels[entry] ?? 0) >= rep;
+    // One list: it goes on as far as its record.
+    return entry < (this.slices[leaf]!.ends?.[this.next - 1] ?? 0);
   }
 
   /** Each leaf below a null or an empty list has one entry for it. */

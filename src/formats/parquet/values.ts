@@ -9,8 +9,11 @@
  */
 import { type ByteList, MAX_BYTES } from "./byte-list.ts";
 import type { Encoding } from "hyparquet/src/types.js";
-import { readDelta32, readDelta64, readDeltaLengths, readDeltaPrefixes } from "./delta.ts";
-import { readHybrid } from "./hybrid.ts";
+import { readDelta32, readDelta64 } from "../../kernels/delta.ts";
+import { readHybrid } from "../../kernels/hybrid.ts";
+import { workbench } from "../../kernels/workbench.ts";
+import { bulkDelta32, bulkDelta64, bulkLookUp, bulkNarrow } from "./bulk.ts";
+import { readDeltaLengths, readDeltaPrefixes } from "./delta.ts";
 import type { Leaf } from "./schema.ts";
 
 export type Dense = Int32Array | BigInt64Array | Float32Array | Float64Array | ByteList;
@@ -44,8 +47,9 @@ export function readValues(
       if (type === "BOOLEAN") return readBooleans(bytes, at, count);
       break;
     case "DELTA_BINARY_PACKED":
-      if (type === "INT32") return signed(readDelta32(bytes, at, count).values, leaf);
-      if (type === "INT64") return readDelta64(bytes, at, count).values;
+      if (type === "INT32")
+        return signed((bulkDelta32(bytes, at, count) ?? readDelta32(bytes, at, count)).values, leaf);
+      if (type === "INT64") return (bulkDelta64(bytes, at, count) ?? readDelta64(bytes, at, count)).values;
       break;
     case "DELTA_LENGTH_BYTE_ARRAY":
       if (type === "BYTE_ARRAY") return readDeltaLengths(bytes, at, count).values;
@@ -106,6 +110,10 @@ export function readPlain(leaf: Leaf, bytes: Uint8Array, at: number, count: numb
   const width = widthOf(leaf);
   const length = count * width;
   if (at + length > bytes.length) throw short(bytes.length - at, `${count} values of ${width} bytes`);
+  if (type === "INT64") {
+    const narrowed = bulkNarrow(bytes, at, count);
+    if (narrowed !== undefined) return narrowed;
+  }
   const buffer = new ArrayBuffer(length);
   const own = new Uint8Array(buffer);
   own.set(bytes.subarray(at, at + length));
@@ -182,9 +190,13 @@ function readBooleans(bytes: Uint8Array, at: number, count: number): Int32Array 
 
 function lookUp(bytes: Uint8Array, at: number, count: number, dictionary: Dense | undefined): Values {
   if (dictionary === undefined) throw new Error("the page needs a dictionary, its column has none");
-  const indices = new Int32Array(count);
   if (at >= bytes.length) throw short(0, `${count} indices`);
   const width = bytes[at]!;
+  if (dictionary instanceof Int32Array) {
+    const found = bulkLookUp(bytes, at + 1, width, count, dictionary);
+    if (found !== undefined) return found;
+  }
+  const indices = new Int32Array(count);
   const largest = width === 0 ? 0 : readHybrid(bytes, at + 1, bytes.length, width, indices);
   const size = "ends" in dictionary ? dictionary.ends.length : dictionary.length;
   // The bound is sharp only to its highest bit: where it does not decide, each index is looked at.
@@ -249,12 +261,15 @@ export function join(leaf: Leaf, parts: readonly { values: Values; from: number;
   if (used.length === 1 && !("stored" in first.values))
     return (first.values as Int32Array).subarray(first.from, first.to);
   const total = used.reduce((sum, { from, to }) => sum + to - from, 0);
+  const whole = inOneRun(used, total);
+  if (whole !== undefined) return whole;
   const out = emptyOf(leaf, used, total);
   let at = 0;
   for (const { values, from, to } of used) {
     if ("stored" in values) {
       const width = out.BYTES_PER_ELEMENT;
-      new Uint8Array(out.buffer).set(values.stored.subarray(from * width, to * width), at * width);
+      const bytes = new Uint8Array(out.buffer, out.byteOffset, out.byteLength);
+      bytes.set(values.stored.subarray(from * width, to * width), at * width);
     } else if (out instanceof BigInt64Array && values instanceof Int32Array) {
       for (let i = from; i < to; i++) out[at + i - from] = BigInt(values[i]!);
     } else {
@@ -265,6 +280,23 @@ export function join(leaf: Leaf, parts: readonly { values: Values; from: number;
   return out;
 }
 
+/** Pages that kernels decoded one behind the other need not be joined. */
+function inOneRun(
+  parts: readonly { values: Values; from: number; to: number }[],
+  total: number,
+): Int32Array | undefined {
+  const first = parts[0]!.values;
+  if (!(first instanceof Int32Array)) return undefined;
+  const begin = first.byteOffset + parts[0]!.from * 4;
+  let end = begin;
+  for (const { values, from, to } of parts) {
+    if (!(values instanceof Int32Array) || values.buffer !== first.buffer) return undefined;
+    if (values.byteOffset + from * 4 !== end) return undefined;
+    end += (to - from) * 4;
+  }
+  return new Int32Array(first.buffer, begin, total);
+}
+
 function emptyOf(
   { type }: Leaf,
   parts: readonly { values: Values }[],
@@ -272,7 +304,9 @@ function emptyOf(
 ): Int32Array | BigInt64Array | Float32Array | Float64Array {
   if (type === "FLOAT") return new Float32Array(count);
   if (type === "DOUBLE") return new Float64Array(count);
-  return parts.some(({ values }) => values instanceof BigInt64Array) ? new BigInt64Array(count) : new Int32Array(count);
+  return parts.some(({ values }) => values instanceof BigInt64Array)
+    ? new BigInt64Array(count)
+    : (workbench().spareInts(count) ?? new Int32Array(count));
 }
 
 function joinBytes(parts: readonly { values: Values; from: number; to: number }[]): ByteList {

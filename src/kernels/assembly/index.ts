@@ -1,8 +1,12 @@
 // Kernels in AssemblyScript: plain functions over addresses, no objects, no static data (memory is shared between threads).
+export { narrowInts } from "./columns";
 export { crc32c } from "./crc";
 export { decodedRows, decodeExamples, truncatedRows } from "./decode";
+export { deltaEnd, unpackDelta } from "./delta";
+export { digitsEnd, readDigits } from "./digits";
 export { faultAt, faultCode, faultColumn, faultExpected, faultFound, faultRecord, faultRecordAt } from "./fault";
 export { scanConsumed, scanCrc, scanFrames, scanNeeded } from "./frames";
+export { unpackHybrid } from "./hybrid";
 export { statsExamples } from "./stats";
 export { initTables, useTables } from "./tables";
 

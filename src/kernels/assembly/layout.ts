@@ -61,6 +61,11 @@ export const STATS_NOW_PREFIX = 76;
 export const STATS_NOW_MIN = 80;
 export const STATS_NOW_MAX = 88;
 
+/** What unpackDelta makes: i32 modulo 2^32, i32 where each value fits, i64 modulo 2^64. */
+export const DELTA_INT32 = 0;
+export const DELTA_NARROW = 1;
+export const DELTA_WIDE = 2;
+
 export const FAULT_LENGTH_CRC = 1;
 export const FAULT_PAYLOAD_CRC = 2;
 export const FAULT_TRUNCATED = 3;

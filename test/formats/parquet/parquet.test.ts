@@ -7,6 +7,7 @@ import { basename } from "node:path";
 import { test } from "node:test";
 import { AthanorError } from "../../../src/base/errors.ts";
 import { plainValue } from "../../../src/base/json.ts";
+import { bulkLimits } from "../../../src/formats/parquet/bulk.ts";
 import { parquet, parquetIn } from "../../../src/formats/parquet/format.ts";
 import { readHead } from "../../../src/formats/parquet/page.ts";
 import { LIMITS } from "../../../src/formats/parquet/scan.ts";
@@ -43,8 +44,13 @@ async function rowsOf(path: string, format: ColumnFormat = parquet): Promise<{ r
 }
 
 for (const [path, expected] of [...twins(FOLDER), ...twins(`${FOLDER}/public`)]) {
-  test(`${basename(path)} gives the rows that pyarrow reads, in blocks of any size`, async () => {
-    assert.deepEqual((await rowsOf(path)).rows, expected);
+  test(`${basename(path)} gives the rows that pyarrow reads, in blocks of any size, by kernels and without`, async () => {
+    const usual = { ...bulkLimits };
+    for (const fewest of [1, Infinity]) {
+      bulkLimits.fewest = fewest;
+      assert.deepEqual((await rowsOf(path)).rows, expected);
+    }
+    Object.assign(bulkLimits, usual);
     const { rows, blocks } = await rowsOf(path, TINY);
     assert.deepEqual(rows, expected);
     if (FOLDER === path.slice(0, -basename(path).length - 1)) assert.ok(blocks >= 4, `${blocks} blocks`);
