@@ -40,7 +40,8 @@ export function columns(raw: RawBlock, fields: readonly string[]): BlockColumns 
 }
 
 function finished(keys: Keys, records: number, faults: BlockColumns["faults"]): BlockColumns {
-  const fields = columnsOf(keys, records);
-  for (const field of keys.fields.values()) field.release();
-  return { fields, faults };
+  const release = (): void => {
+    for (const field of keys.fields.values()) field.release();
+  };
+  return { fields: columnsOf(keys, records, true), faults, release };
 }

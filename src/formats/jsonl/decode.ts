@@ -91,11 +91,11 @@ export function decodeRecords(layout: Layout, keys: Keys, bytes: Buffer, piece: 
   return found;
 }
 
-/** Columns of `records` records of what was decoded last. */
-export function columnsOf(keys: Keys, records: number): Map<string, Column> {
+/** Columns of `records` records of what was decoded last; `inPlace`: they lie in the builders. */
+export function columnsOf(keys: Keys, records: number, inPlace = false): Map<string, Column> {
   const columns = new Map<string, Column>();
   for (const [name, field] of keys.fields) {
-    const column = field.column(records);
+    const column = field.column(records, inPlace);
     if (column !== undefined) columns.set(name, column);
   }
   return columns;

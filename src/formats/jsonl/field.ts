@@ -122,7 +122,10 @@ export class FieldBuilder {
     }
   }
 
-  /** The builder is not used any more: its memory goes to the next one, whose pages need not be made anew. */
+  /**
+   * The builder is not used any more: once its memory is (the column of `column(records, true)` lies in it), it goes to the next
+   * one, whose pages need not be made anew.
+   */
   release(): void {
     if (this.i32.length > 0 && this.i32.length <= MAX_SPARE && spare.length < MAX_SPARES) spare.push(this.i32);
     this.i32 = NO_I32;
@@ -140,6 +143,13 @@ export class FieldBuilder {
     return (
       (kind === undefined || kind === "int64") && i64 === undefined && unfit === undefined && this.numeric("int64")
     );
+  }
+
+  /** Integers behind each other, while `takesIntegers`. */
+  putInts(values: Int32Array): void {
+    this.reserveInts(values.length);
+    this.i32.set(values, this.n);
+    this.n += values.length;
   }
 
   /** An integer that float64 holds exactly. */
@@ -214,8 +224,8 @@ export class FieldBuilder {
     this.unfit = why;
   }
 
-  /** The records of a block as a column; undefined where there is none. */
-  column(records: number): Column | undefined {
+  /** The records of a block as a column; undefined where there is none. `inPlace`: integers are not copied, see `release`. */
+  column(records: number, inPlace = false): Column | undefined {
     const { kind } = this;
     if (this.unfit !== undefined || kind === undefined) return undefined;
     const ends = new Uint32Array(records);
@@ -232,14 +242,16 @@ export class FieldBuilder {
       if (present !== undefined) present[record] = 1;
     }
     ends.fill(end, next);
-    const column: Column = { values: this.values(), kind, ends, loose: true };
+    const column: Column = { values: this.values(inPlace), kind, ends, loose: true };
     if (present !== undefined) column.present = present;
     return column;
   }
 
-  private values(): Column["values"] {
+  private values(inPlace: boolean): Column["values"] {
     if (this.kind === "bytes") return this.text.slice(0, this.n);
-    return (this.f64 ?? this.i64 ?? this.i32).slice(0, this.n);
+    const wide = this.f64 ?? this.i64;
+    if (wide !== undefined) return wide.slice(0, this.n);
+    return inPlace ? this.i32.subarray(0, this.n) : this.i32.slice(0, this.n);
   }
 
   /** A number may follow: false where the field is no column. */

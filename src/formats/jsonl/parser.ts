@@ -12,6 +12,7 @@
  * parser.open(bytes);
  * parser.parse(0, bytes.length, 0); // record 0 → the builders of `keys`
  */
+import { workbench } from "../../kernels/workbench.ts";
 import { Unfit, type FieldBuilder } from "./field.ts";
 import type { Key, Keys } from "./keys.ts";
 
@@ -29,6 +30,10 @@ const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 const MINUS = 0x2d;
 
+/** Behind so many integers of a list, or bytes of its rest, the kernel pays. */
+const LONG = 16;
+/** Bytes that it is given at once. */
+const PIECE = 4096;
 /** What was read last in a list. */
 const OPENED = 0;
 const COMMA_READ = 1;
@@ -230,7 +235,12 @@ export class RecordParser {
     const first = n;
     // The longest number with sign, space and comma: loads within the array need no check for `undefined`.
     const limit = bytes.length - 16;
-    while (at < limit) {
+    for (let warm = n + LONG; at < limit;) {
+      if (n === warm) {
+        field.n = n;
+        at = this.manyIntegers(field, at);
+        ({ i32, n } = field);
+      }
       let to = at;
       let byte = bytes[to]!;
       if (byte === 0x20) byte = bytes[++to]!;
@@ -262,6 +272,25 @@ export class RecordParser {
     field.n = n;
     this.at = Math.min(at, end);
     return true;
+  }
+
+  /** The rest of a long list by the kernel, from `at` on; where it stopped, behind a comma. */
+  private manyIntegers(field: FieldBuilder, from: number): number {
+    const { bytes, end } = this;
+    const bench = workbench();
+    let at = from;
+    while (end - at > LONG) {
+      const length = Math.min(end - at, PIECE);
+      bench.place(bytes.subarray(at, at + length));
+      // As the values will lie in the field's: V8 copies out of shared memory byte by byte else.
+      const out = bench.output + (field.n & 1) * 4;
+      const { count, next } = bench.kernels.readDigits(bench.input, length, out, PIECE / 2);
+      field.putInts(bench.intsAt(out, count));
+      at += next;
+      // It stopped at something else than the last number of the piece, which may be cut.
+      if (next < length - LONG) break;
+    }
+    return at;
   }
 
   private number(field: FieldBuilder): void {
