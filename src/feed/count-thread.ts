@@ -58,6 +58,7 @@ async function countsOf(
   const { fields, faults } = text === undefined ? decoded : (await text).tokenize(decoded, request, () => true);
   if (faults.size > 0) throw faults.get(Math.min(...faults.keys()))!;
   const ends = fields.get(feature)?.ends;
+  decoded.release?.();
   return Uint32Array.from({ length: records }, (_, i) =>
     ends === undefined ? 0 : ends[i]! - (i === 0 ? 0 : ends[i - 1]!),
   );
