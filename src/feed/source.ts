@@ -8,7 +8,7 @@ import { formatOf } from "../formats/registry.ts";
 import type { BlockSamples, BlockTable, Format, ShardMeta } from "../formats/types.ts";
 import { shardKey } from "../order/proof.ts";
 import type { ExtentTable } from "../order/types.ts";
-import { BOUNCE_BYTES, returnBounce, takeBounce } from "../storage/bounce.ts";
+import { returnBounce, takeBounce } from "../storage/bounce.ts";
 import { changedError } from "../storage/errors.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import type { ObjectVersion } from "../storage/types.ts";
@@ -25,6 +25,12 @@ export interface RecordRun {
   from: number;
   to: number;
 }
+
+/**
+ * What a running decoder is given at once. Each stream holds one or two such pieces; larger ones gain nothing, because a file that is
+ * read from its beginning to its end is what read-ahead of file systems is made for.
+ */
+const STREAM_BYTES = 2 * 1024 * 1024;
 
 let nextStream = 1;
 
@@ -200,7 +206,7 @@ export class Source {
     const row = this.shard(shard);
     let at = 0;
     const pull = async (): Promise<{ bytes: Uint8Array; last: boolean }> => {
-      const length = Math.min(BOUNCE_BYTES, row.size - at);
+      const length = Math.min(STREAM_BYTES, row.size - at);
       if (length <= 0) return { bytes: new Uint8Array(0), last: true };
       const bounce = takeBounce(length);
       await this.read(shard, 0, at, length, bounce, 0, false);
