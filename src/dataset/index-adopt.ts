@@ -19,6 +19,7 @@ import { IndexMissing, IndexStale, indexCommand } from "./errors.ts";
 import { IndexWriter } from "./index-write.ts";
 import { INDEX_VERSION } from "./index-layout.ts";
 import { openIndex } from "./index-read.ts";
+import { isSameFile } from "./shard-files.ts";
 import { findShard, openShard } from "./shard-scan.ts";
 import type { FoundShard } from "./shard-scan.ts";
 import type { DatasetIndex, ShardRow, StoredTable } from "./types.ts";
@@ -93,7 +94,8 @@ function compareSizes(root: string, row: ShardRow, { files = [] }: StoredTable, 
 }
 
 function changedTimes({ files = [] }: StoredTable, { beside }: FoundShard): boolean {
-  return files.some(({ path, mtimeNs }) => beside.find((file) => file.path === path)?.mtimeNs !== mtimeNs);
+  const now = new Map(beside.map((file) => [file.path, file]));
+  return files.some((file) => !isSameFile(file, now.get(file.path) ?? { ...file, size: -1 }));
 }
 
 /** The files of a shard in the order of its table, with the mtimes of the copy. */

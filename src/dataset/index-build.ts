@@ -25,6 +25,7 @@ import { MissingCount, refuseMissing } from "./missing-chunks.ts";
 import { isKnownNonData } from "./non-data.ts";
 import { pastOf, totalsOf } from "./past.ts";
 import { SchemaMerge } from "./schema.ts";
+import { isSameFile } from "./shard-files.ts";
 import { findShard, scanShard } from "./shard-scan.ts";
 import type { FoundShard, ScannedShard } from "./shard-scan.ts";
 import type { DatasetIndex, IgnoredFile, ShardRow } from "./types.ts";
@@ -217,16 +218,15 @@ async function knownShards(
   if (old === undefined) return new Map();
   const tables = new Set(await storage.names(join(indexDir, "blocks")));
   const known = new Map(old.shards.filter((row) => tables.has(tableName(row))).map((row) => [row.path, row]));
-  // The row of a pair holds the version of its first file only; that of a folder speaks for all its files.
-  for (const { path, folder, beside } of files) {
+  // The row of a pair holds the version of its first file only, that of a folder the newest mtime: a file of the same size that is put
+  // back with an older one (`cp -p`) is another file.
+  for (const { path, beside } of files) {
     const row = known.get(path);
-    if (folder || beside.length === 0 || row === undefined) continue;
+    if (beside.length === 0 || row === undefined) continue;
     const { files: stored = [] } = await readTable(storage, indexDir, row);
-    const same = (file: ShardFile): boolean =>
-      beside.some(({ path: name, size, mtimeNs }) => {
-        return name === file.path && size === file.size && mtimeNs === file.mtimeNs;
-      });
-    if (stored.length !== beside.length || !stored.every(same)) known.delete(path);
+    const now = new Map(beside.map((file) => [file.path, file]));
+    const isSame = (file: ShardFile): boolean => isSameFile(file, now.get(file.path) ?? { ...file, size: -1 });
+    if (stored.length !== beside.length || !stored.every(isSame)) known.delete(path);
   }
   return known;
 }

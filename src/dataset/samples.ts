@@ -15,6 +15,7 @@ import { formatOf } from "../formats/registry.ts";
 import { blockBorder, blockBorders } from "../formats/tokens.ts";
 import type { BlockSamples, BlockTable, SampleRule, TokenFormat } from "../formats/types.ts";
 import type { ReadableObject, Storage } from "../storage/types.ts";
+import { versionOf } from "./shard-files.ts";
 import { CutTable, documentSamples, streamSamples, type Documents } from "./cut.ts";
 import { SampleRuleUnknown } from "./errors.ts";
 import { KeptSamples } from "./kept-samples.ts";
@@ -189,7 +190,7 @@ class TokenCut implements SampleCut {
     }
   }
 
-  private openBeside({ path, size, mtimeNs }: NonNullable<StoredTable["files"]>[number]): Promise<ReadableObject> {
-    return this.storage.open(join(this.index.root, path), { size, mtimeNs: BigInt(mtimeNs) });
+  private openBeside(file: NonNullable<StoredTable["files"]>[number]): Promise<ReadableObject> {
+    return this.storage.open(join(this.index.root, file.path), versionOf(file));
   }
 }

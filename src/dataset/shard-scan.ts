@@ -21,6 +21,7 @@ import { FOLDER_MARKS } from "../storage/types.ts";
 import type { ObjectVersion, ReadableObject, Storage } from "../storage/types.ts";
 import { RUN_BLOCKS } from "./index-layout.ts";
 import type { ShardTable } from "./index-layout.ts";
+import { shardFile, versionOf } from "./shard-files.ts";
 import type { ShardRow } from "./types.ts";
 
 /** Enough for every format to know its own. */
@@ -80,15 +81,14 @@ export async function findShard(
   if (beside === undefined) return { path, version, folder: false, beside: [] };
   const { parts, listing } = splitBeside(path, beside);
   if (listing !== undefined) {
-    const { size, mtimeNs } = await storage.stat(join(root, listing.file));
-    const file = { path: listing.file, size, mtimeNs: String(mtimeNs) };
+    const file = shardFile(listing.file, await storage.stat(join(root, listing.file)));
     return { path, version, folder: false, beside: [], listing: { file, next: listing.next } };
   }
   const files: ShardFile[] = [];
   for (let from = 0; from < parts.length; from += CONCURRENT_STATS) {
     const some = parts.slice(from, from + CONCURRENT_STATS);
     const versions = await Promise.all(some.map((other) => storage.stat(join(root, other))));
-    versions.forEach(({ size, mtimeNs }, i) => files.push({ path: some[i]!, size, mtimeNs: String(mtimeNs) }));
+    versions.forEach((found, i) => files.push(shardFile(some[i]!, found)));
   }
   return kind === "file"
     ? { path, version, folder: false, beside: files }
@@ -143,8 +143,7 @@ export async function openShard(storage: Storage, root: string, found: FoundShar
   const { path, version, folder, beside, listing } = found;
   // Of a folder its metadata, which its files cannot be read without.
   const own = folder ? (beside.find((file) => FOLDER_MARKS.includes(basename(file.path))) ?? beside[0]!) : undefined;
-  const open = (file: ShardFile): Promise<ReadableObject> =>
-    storage.open(join(root, file.path), { size: file.size, mtimeNs: BigInt(file.mtimeNs) });
+  const open = (file: ShardFile): Promise<ReadableObject> => storage.open(join(root, file.path), versionOf(file));
   const object = own !== undefined ? await open(own) : await storage.open(join(root, path), version);
   try {
     return {

@@ -12,7 +12,7 @@ import { Order } from "../order/order.ts";
 import { RUN_BLOCKS } from "../order/resolve.ts";
 import { timelineOf } from "../order/state.ts";
 import type { SourceOptions } from "../order/types.ts";
-import type { PosixStorage } from "../storage/posix.ts";
+import type { Storage } from "../storage/types.ts";
 import { newClocks } from "../telemetry/clocks.ts";
 import type { ViewLayout } from "./columns.ts";
 import type { GroupView } from "./group.ts";
@@ -26,7 +26,7 @@ export async function openOrder(
   named: readonly NamedIndex[],
   views: readonly SourceViews[],
   options: SourceOptions,
-  storage: PosixStorage,
+  storage: Storage,
   layout: ViewLayout,
 ): Promise<Pick<GroupView, "order" | "sources" | "clocks">> {
   const timeline = timelineOf(plan.entries, plan.segments);

@@ -4,14 +4,14 @@
  */
 import { lastAtMost } from "../base/search.ts";
 import type { DatasetIndex, ShardRow, StoredTable } from "../dataset/types.ts";
+import { versionOf } from "../dataset/shard-files.ts";
 import { formatOf } from "../formats/registry.ts";
 import type { BlockSamples, BlockTable, Format, ShardMeta } from "../formats/types.ts";
 import { shardKey } from "../order/proof.ts";
 import type { ExtentTable } from "../order/types.ts";
 import { returnBounce, takeBounce } from "../storage/bounce.ts";
 import { changedError } from "../storage/errors.ts";
-import type { PosixStorage } from "../storage/posix.ts";
-import type { ObjectVersion } from "../storage/types.ts";
+import type { ObjectVersion, Storage } from "../storage/types.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
 import { nowNs } from "../telemetry/clocks.ts";
 import type { OpenStream } from "./decoders.ts";
@@ -43,7 +43,7 @@ export class Source {
   readonly format: Format;
   /** Features that the view delivers. */
   private readonly features: ReadonlySet<string>;
-  private readonly storage: PosixStorage;
+  private readonly storage: Storage;
   private readonly tables: (StoredTable | undefined)[];
   private readonly keys: (bigint | undefined)[];
   private readonly opened = new Set<number>();
@@ -54,7 +54,7 @@ export class Source {
     index: DatasetIndex,
     extents: ExtentTable,
     name: string,
-    storage: PosixStorage,
+    storage: Storage,
     clocks: StageClocks,
     features: ReadonlySet<string>,
   ) {
@@ -197,8 +197,7 @@ export class Source {
     if (file === 0) return { path: this.path(shard), version: { size, mtimeNs } };
     const beside = this.tables[shard]?.files?.[file - 1];
     if (beside === undefined) throw new Error(`shard ${this.path(shard)} has no file ${file}`);
-    const version = { size: beside.size, mtimeNs: BigInt(beside.mtimeNs) };
-    return { path: `${this.index.root}/${beside.path}`, version };
+    return { path: `${this.index.root}/${beside.path}`, version: versionOf(beside) };
   }
 
   /** A compressed shard to be read from its beginning. */

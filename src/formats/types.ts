@@ -125,6 +125,8 @@ export interface ShardFile {
   path: string;
   size: number;
   mtimeNs: string;
+  /** Object stores only: their mtime is of whole seconds, within which an object can be replaced. */
+  etag?: string;
 }
 
 /** A file that lists the shards of a folder (MDS: `index.json`): checked against them, and no part of any. */

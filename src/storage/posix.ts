@@ -45,20 +45,8 @@ export interface PosixStorageStats extends IoPoolStats {
   handles: number;
 }
 
-/** Storage with what only POSIX has: reads straight into shared memory, and the watchdog's list. */
+/** Storage with what only POSIX has: pooled descriptors, and the watchdog's list. */
 export interface PosixStorage extends Storage {
-  /**
-   * Reads exactly [offset, offset + length) of `path` into `buffer` at `byteOffset`; resolves to `length`.
-   * `expected`: the version in the index; checked at the open and behind the read.
-   */
-  readShared(
-    path: string,
-    expected: ObjectVersion | undefined,
-    buffer: SharedArrayBuffer,
-    byteOffset: number,
-    offset: number,
-    length: number,
-  ): Promise<number>;
   /**
    * Opens files anew from now on: a descriptor that is kept would go on with a file that another one has taken the name
    * of. Called when a loader opens its data.

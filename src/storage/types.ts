@@ -51,6 +51,18 @@ export interface NameFilter {
 export interface Storage {
   /** `expected`: the version in the index; another one found is ATH_SHARD_CHANGED. */
   open(uri: string, expected?: ObjectVersion): Promise<ReadableObject>;
+  /**
+   * Reads exactly [offset, offset + length) of `uri` into `buffer` at `byteOffset`; resolves to `length`. `expected`: the version in the
+   * index; checked at the open and behind the read.
+   */
+  readShared(
+    uri: string,
+    expected: ObjectVersion | undefined,
+    buffer: SharedArrayBuffer,
+    byteOffset: number,
+    offset: number,
+    length: number,
+  ): Promise<number>;
   /** All plain files below a folder, in byte order of their paths; hidden names are left out, save `LISTED_HIDDEN`. */
   list(folder: string): Promise<ListedObject[]>;
   /** The paths of `list` without their versions: a stat asks an OST on Lustre, a name does not. What the filter leaves out is not looked at. */

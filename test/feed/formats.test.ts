@@ -1,57 +1,12 @@
 // What column formats ask of the feed that TFRecord never did: blocks of several segments, and segments that blocks share.
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, renameSync, writeFileSync } from "node:fs";
+import { mkdtempSync, renameSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { gzipSync } from "node:zlib";
 import type { OrderOptions } from "../../src/order/types.ts";
 import { Rig, remove } from "./rig.ts";
-
-interface ZarrArray {
-  name: string;
-  type: "<i4" | "<i8";
-  /** Values a row; undefined: scalars. */
-  width?: number;
-  chunkRows: number;
-  /** Level of gzip: 0 is as large as it is. Undefined: stored plain. */
-  gzip?: number;
-}
-
-/** A Zarr folder of version 2 in a folder of its own; record n has id n, and n in every other value. */
-function writeZarr(rows: number, arrays: readonly ZarrArray[]): string {
-  const folder = mkdtempSync(join(tmpdir(), "athanor-feed-zarr-"));
-  const group = join(folder, "a.zarr");
-  mkdirSync(group);
-  writeFileSync(join(group, ".zgroup"), JSON.stringify({ zarr_format: 2 }));
-  for (const { name, type, width, chunkRows, gzip } of arrays) {
-    mkdirSync(join(group, name));
-    const rest = width === undefined ? [] : [width];
-    const meta = {
-      zarr_format: 2,
-      shape: [rows, ...rest],
-      chunks: [chunkRows, ...rest],
-      dtype: type,
-      compressor: gzip === undefined ? null : { id: "gzip", level: gzip },
-      fill_value: 0,
-      order: "C",
-      filters: null,
-    };
-    writeFileSync(join(group, name, ".zarray"), JSON.stringify(meta));
-    for (let chunk = 0; chunk * chunkRows < rows; chunk++) {
-      const count = chunkRows * (width ?? 1);
-      const valueOf = (i: number): number => chunk * chunkRows + Math.floor(i / (width ?? 1));
-      const values =
-        type === "<i4"
-          ? Int32Array.from({ length: count }, (_, i) => valueOf(i))
-          : BigInt64Array.from({ length: count }, (_, i) => BigInt(valueOf(i)));
-      const bytes = new Uint8Array(values.buffer);
-      const file = join(group, name, rest.length === 0 ? `${chunk}` : `${chunk}.0`);
-      writeFileSync(file, gzip === undefined ? bytes : gzipSync(bytes, { level: gzip }));
-    }
-  }
-  return folder;
-}
+import { writeZarr } from "./zarr-folder.ts";
 
 /** Ids of one epoch on one rank, each batch checked against the order. */
 async function readEpoch(folder: string, options: OrderOptions, batch: number): Promise<number[]> {

@@ -25,6 +25,7 @@ import type { Job, PlannedOrder } from "../../src/order/job.ts";
 import type { Order } from "../../src/order/order.ts";
 import type { OrderOptions, OrderState } from "../../src/order/types.ts";
 import { createPosixStorage } from "../../src/storage/posix.ts";
+import type { Storage } from "../../src/storage/types.ts";
 import { concat, example } from "../kernels/examples.ts";
 
 function frame(payload: Uint8Array): Uint8Array {
@@ -146,6 +147,8 @@ export interface RigSize {
   /** Bad records are replaced and written down in this folder. */
   ledger?: string;
   quota?: number;
+  /** Where the data lies. @default files */
+  storage?: Storage;
   /** Called between the making of the index and the first read. */
   indexed?: (index: DatasetIndex) => void;
 }
@@ -188,7 +191,7 @@ export class Rig {
       state?: OrderState;
     },
   ): Promise<Rig> {
-    const storage = createPosixStorage({ threads: 2 });
+    const storage = size.storage ?? createPosixStorage({ threads: 2 });
     const named = await Promise.all(
       folders.map(async (folder, i) => ({
         name: folders.length === 1 ? "data" : `s${i}`,
