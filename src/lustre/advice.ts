@@ -61,6 +61,8 @@ export interface Advice {
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;
 const STRIPE = 4 * MIB;
+/** So many times the OSTs that are wished for are left alone: sites differ, and each costs a lock an open, no more. */
+const WIDE: Record<Use, number> = { shards: 4, "small-files": 2, checkpoints: 4, shared: Infinity };
 /** From here on the guides spread a file: the last ones of an epoch would wait for one OST. */
 const LARGE = 8 * GIB;
 
@@ -162,7 +164,7 @@ function wishFor({ use, files, count, osts, current, above, mount, slowLinks }: 
   }
 }
 
-/** Whether the default gives files of these sizes as many OSTs as wished, within a factor of two, in stripes that are not small. */
+/** Whether the default gives files of these sizes about as many OSTs as wished, in stripes that are not small. */
 function fitsWish(current: Layout, wishes: readonly Wish[], { use, osts, files }: AdviceInput): boolean {
   if (current.foreign !== undefined) return false;
   if (use === "small-files" && wishes[0]!.mdt === true) return hasDom(current);
@@ -179,7 +181,7 @@ function fitsWish(current: Layout, wishes: readonly Wish[], { use, osts, files }
     const count = plain.stripeCount < 0 ? osts * -plain.stripeCount : Math.max(1, plain.stripeCount);
     const smallStripes = count > 1 && plain.stripeSize > 0 && plain.stripeSize < MIB;
     const many = plain.stripeCount < 0 && osts > 32;
-    return !smallStripes && !many && count <= 2 * wish.count && count >= Math.min(wish.count, osts) / 2;
+    return !smallStripes && !many && count <= WIDE[use] * wish.count && count >= Math.min(wish.count, osts) / 2;
   });
 }
 
@@ -191,7 +193,7 @@ function misfitsOf({ files, osts, use }: AdviceInput, wishes: readonly Wish[]): 
     if (size === 0 || width === 0 || wish.mdt === true) return [];
     const striped = readComponents(layout).filter(({ start, osts }) => start < size && osts.length > 1);
     const smallest = Math.min(...striped.map(({ stripeSize }) => stripeSize));
-    if (width > 2 * wish.count && use !== "shared") {
+    if (width > WIDE[use] * wish.count) {
       return [{ path, why: `over ${width} OSTs, ${wish.count} would do: each open asks all of them for locks` }];
     }
     if (smallest < MIB)

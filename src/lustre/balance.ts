@@ -64,10 +64,16 @@ export function balanceOf(files: readonly PlacedFile[], targets: readonly number
   };
 }
 
-/** Uneven enough to be worth moving data: a quarter of the time for the whole set. */
+/** A quarter of the time for the whole set, and a set that takes longer than to say so. */
 const WORTH = 1.25;
+const WORTH_BYTES = 64 * 2 ** 20;
 /** Near enough to even to stop. */
 const EVEN = 1.05;
+
+/** Whether the set lies so unevenly that moving data is worth it. */
+export function isWorthIt({ osts, parallel, possible }: Balance): boolean {
+  return possible >= parallel * WORTH && osts.reduce((sum, { bytes }) => sum + bytes, 0) >= WORTH_BYTES;
+}
 
 /**
  * Files on one OST that would lie better on another, at most `limit`, the largest gain first: from the fullest OST to the emptiest one until a
@@ -79,7 +85,7 @@ export function movesOf(
   targets: readonly number[],
   limit: number,
 ): Move[] {
-  if (balance.possible < balance.parallel * WORTH || targets.length === 0) return [];
+  if (!isWorthIt(balance) || targets.length === 0) return [];
   const load = new Map(balance.osts.map(({ index, bytes }) => [index, bytes]));
   const here = new Map<number, PlacedFile[]>();
   for (const file of files) {

@@ -12,8 +12,8 @@ import type { Target } from "./targets.ts";
 /** Plain objects: extents beyond 2^53 as decimal strings, the end of the file as null. */
 export function reportJson(report: LustreReport | OtherReport): object {
   if (report.kind === "other") {
-    const { path, mount } = report;
-    return { path, mount, fits: mountAdvice(mount) };
+    const { path, mount, layout } = report;
+    return { path, mount, layout: layout ?? null, fits: mountAdvice(mount) };
   }
   const { path, mount, client, targets, survey, balance, findings, notes, advice, moves } = report;
   const files = survey.files.map(({ path: name, layout, size, fault }) => ({
@@ -55,8 +55,9 @@ function layoutJson(layout: Layout | undefined): object | null {
 
 export function reportText(report: LustreReport | OtherReport): string {
   if (report.kind === "other") {
-    const { path, mount } = report;
-    return [mountLine(path, mount), ...mountAdvice(mount).map((line) => `  ${line}`)].join("\n");
+    const { path, mount, layout } = report;
+    const lines = [...(layout === undefined ? [] : [`layout: ${layout}`]), ...mountAdvice(mount)];
+    return [mountLine(path, mount), ...lines.map((line) => `  ${line}`)].join("\n");
   }
   const { path, mount, client, targets, survey, findings, notes, advice, moves } = report;
   const lines = [`${mountLine(path, mount)}${client === undefined ? "" : `, client ${client}`}`];

@@ -12,7 +12,8 @@ import { hostRoot, mountOf, readMounts } from "../storage/mounts.ts";
 import type { Mount } from "../storage/mounts.ts";
 import { advise, poolOf, useOf } from "./advice.ts";
 import type { Advice, FileFacts, Use } from "./advice.ts";
-import { balanceOf, movesOf } from "./balance.ts";
+import { askFiles } from "./ask.ts";
+import { balanceOf, isWorthIt, movesOf } from "./balance.ts";
 import type { Balance, Move } from "./balance.ts";
 import { isReleased, staleMirrors } from "./layout.ts";
 import { optionsOf, quoted } from "./setstripe.ts";
@@ -61,6 +62,8 @@ export interface OtherReport {
   kind: "other";
   path: string;
   mount: Mount;
+  /** What the file system itself says of the path, in its own words; only CephFS does. */
+  layout: string | undefined;
 }
 
 /** Throws what `surveyOf` throws. */
@@ -68,7 +71,14 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
   const root = options.root ?? hostRoot();
   const real = await realPath(asked, options.timeoutMs);
   const mount = mountOf(real, readMounts(root));
-  if (mount.kind !== "lustre") return { kind: "other", path: real, mount };
+  if (mount.kind !== "lustre") {
+    return {
+      kind: "other",
+      path: real,
+      mount,
+      layout: mount.kind === "cephfs" ? await cephLayout(real, options) : undefined,
+    };
+  }
   const single = await surveyOf(real, mount, options);
   // What a file should be depends on what lies beside it.
   const path = options.advise && single.kind === "file" ? dirname(real) : real;
@@ -115,6 +125,17 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
     placeable.map(({ index }) => index),
   );
   return report;
+}
+
+/** A file has one of its own; a folder only if one was set there. */
+async function cephLayout(path: string, options: ReportOptions): Promise<string | undefined> {
+  const names = ["ceph.file.layout", "ceph.dir.layout"];
+  const answers = await askFiles(
+    names.map((xattr) => ({ path, xattr })),
+    options,
+  );
+  const value = answers?.flatMap((answer) => ("value" in answer ? [answer.value] : []))[0];
+  return value === undefined ? undefined : Buffer.from(value).toString("utf8");
 }
 
 const MOVES = 50;
@@ -194,13 +215,11 @@ function findingsOf(
     );
   }
   const holding = balance.osts.filter(({ bytes }) => bytes > 0);
-  if (placed.length > 1 && holding.length === 1 && balance.osts.length > 1)
-    add("slow", `all ${listed} files lie on OST ${holding[0]!.index}`);
-  else if (placed.length > 1 && balance.possible > 1.25 * balance.parallel)
-    add(
-      "slow",
-      `unevenly placed: while all of it is read ${balance.parallel.toFixed(1)} OSTs work at a time, ${balance.possible.toFixed(1)} could`,
-    );
+  if (placed.length > 1 && isWorthIt(balance)) {
+    const [now, could] = [balance.parallel.toFixed(1), balance.possible.toFixed(1)];
+    if (holding.length === 1) add("slow", `all ${listed} files lie on OST ${holding[0]!.index}`);
+    else add("slow", `unevenly placed: while all of it is read ${now} OSTs work at a time, ${could} could`);
+  }
   const faults = files.filter(({ fault }) => fault !== undefined);
   if (faults.length > 0)
     add(

@@ -43,6 +43,8 @@ export function mountAdvice({ kind, type, options, source }: Mount): string[] {
         "`beegfs-ctl --getentryinfo FOLDER` shows targets and chunk size of new files, `--setpattern` changes them for new files",
         "many large shards: one to four targets a file; few files, or one that all nodes read: more",
       ];
+    case "lustre-target":
+      return ["this is where a server keeps its objects: ask for a path below a client's mount"];
     case "memory":
       return ["the data lies in memory already: nothing to set"];
     case "local":

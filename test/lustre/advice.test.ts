@@ -36,7 +36,10 @@ test("shards: one OST each when there are many, four when they are few or large"
   assert.equal(command({ slowLinks: true }), "lfs setstripe -c 8 -S 4M /mnt/l/d");
 });
 
-test("a default within a factor of two is left alone; small stripes are not", () => {
+test("a default that is not far off is left alone; small stripes are not", () => {
+  assert.equal(command({ current: plain(4) }), undefined);
+  assert.notEqual(command({ current: plain(8) }), undefined);
+  assert.notEqual(command({ current: plain(4), use: "small-files" }), undefined);
   assert.equal(command({ current: plain(2) }), undefined);
   assert.equal(command({ count: 10, current: plain(2) }), undefined);
   assert.notEqual(command({ current: plain(2, 65_536) }), undefined);

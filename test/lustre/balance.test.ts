@@ -7,9 +7,10 @@ import type { PlacedFile } from "../../src/lustre/balance.ts";
 import { decodeLov } from "../../src/lustre/lov.ts";
 import { plainLov } from "./replay.ts";
 
+/** `size` in MiB. */
 const file = (path: string, size: number, ...osts: number[]): PlacedFile => ({
   path,
-  size,
+  size: size * 2 ** 20,
   layout: decodeLov(plainLov(osts), path),
 });
 
@@ -49,7 +50,7 @@ test("moves only make the fullest OST emptier, and end", () => {
       const moves = movesOf(files, before, targets, 500);
       const to = new Map(moves.map((move) => [move.path, move.to]));
       const after = balanceOf(
-        files.map((one) => file(one.path, one.size, to.get(one.path) ?? one.layout.components[0]!.osts[0]!)),
+        files.map((one) => file(one.path, one.size / 2 ** 20, to.get(one.path) ?? one.layout.components[0]!.osts[0]!)),
         targets,
       );
       assert.ok(after.parallel >= before.parallel);

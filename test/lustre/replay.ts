@@ -19,6 +19,8 @@ export interface ReplayFile {
   size: number;
   /** The xattr; undefined: it has none. */
   lov?: Uint8Array;
+  /** Other xattrs. */
+  xattrs?: Record<string, string>;
   /** A size is never told: the file lies on an OST that is gone. */
   hangs?: boolean;
 }
@@ -119,24 +121,25 @@ export class Replay {
   }
 
   private write(files: Record<string, ReplayFile>): void {
-    const xattrs: [string, string][] = [];
-    for (const [name, { size, lov }] of Object.entries(files)) {
+    const set: [path: string, name: string, hex: string][] = [];
+    for (const [name, { size, lov, xattrs }] of Object.entries(files)) {
       const path = join(this.folder, name);
       mkdirSync(dirname(path), { recursive: true });
       writeFileSync(path, "");
       truncateSync(path, size);
-      if (lov !== undefined) xattrs.push([path, Buffer.from(lov).toString("hex")]);
+      if (lov !== undefined) set.push([path, "lov", Buffer.from(lov).toString("hex")]);
+      for (const [key, text] of Object.entries(xattrs ?? {})) set.push([path, key, Buffer.from(text).toString("hex")]);
     }
-    const code = "import json,os,sys\nfor p,v in json.load(sys.stdin): os.setxattr(p, 'user.lov', bytes.fromhex(v))";
-    const set = spawnSync(PYTHON, ["-c", code], { input: JSON.stringify(xattrs), encoding: "utf8" });
-    if (set.status !== 0) throw new Error(`no user xattrs in ${this.base}: ${set.stderr}`);
+    const code = "import json,os,sys\nfor p,k,v in json.load(sys.stdin): os.setxattr(p, 'user.' + k, bytes.fromhex(v))";
+    const ran = spawnSync(PYTHON, ["-c", code], { input: JSON.stringify(set), encoding: "utf8" });
+    if (ran.status !== 0) throw new Error(`no user xattrs in ${this.base}: ${ran.stderr}`);
   }
 }
 
 function patch(hanging: readonly string[]): string {
   return `import os, time
 _get, _stat = os.getxattr, os.stat
-os.getxattr = lambda path, name: _get(path, name.replace("lustre.", "user."))
+os.getxattr = lambda path, name: _get(path, "user." + name.replace("lustre.", ""))
 def _slow(path, *more, **named):
     if any(str(path).endswith("/" + name) for name in ${JSON.stringify(hanging)}):
         time.sleep(600)

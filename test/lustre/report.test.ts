@@ -212,3 +212,16 @@ test("an OST that is lost: nothing waits for it, it is named, sizes of its files
   const scene = replay(t, { files, lfs });
   golden("lost-show", await scene.report("d", { timeoutMs: 2000 }));
 });
+
+test("CephFS: the layout of a file as Ceph tells it", async (t) => {
+  const layout = /"(.*)"/.exec(sampled("cephfs-getfattr-layout.txt"))![1]!;
+  const scene = replay(t, {
+    files: { "d/a": { size: 1, xattrs: { "ceph.file.layout": layout } } },
+    system: "ceph 10.0.9.1:6789:/ rw",
+  });
+  assert.match(
+    await scene.report("d/a"),
+    /layout: stripe_unit=4194304 stripe_count=1 object_size=4194304 pool=cephfs_data/,
+  );
+  assert.doesNotMatch(await scene.report("d"), /layout:/);
+});
