@@ -45,6 +45,17 @@ export interface AdviceInput {
   slowLinks: boolean;
 }
 
+export interface Change {
+  /** Behind `lfs setstripe`, the folder not among them. */
+  options: readonly string[];
+  /** Undefined: what is set now is not known. */
+  undoOptions: readonly string[] | undefined;
+  /** The same as lines to type. */
+  command: string;
+  undo: string | undefined;
+  overrides: string | undefined;
+}
+
 export interface Advice {
   use: Use;
   /** The default of the folder is what it should be. */
@@ -53,7 +64,7 @@ export interface Advice {
   why: string[];
   source: string;
   /** Undefined when it fits. Takes effect for new files only. */
-  change: { command: string; undo: string | undefined; overrides: string | undefined } | undefined;
+  change: Change | undefined;
   /** Files whose own layout does not fit, and why. */
   misfits: { path: string; why: string }[];
 }
@@ -78,18 +89,12 @@ export function useOf(folder: string, files: readonly { path: string; size: numb
 }
 
 export function advise(input: AdviceInput): Advice {
-  const { use, current, folder, above } = input;
+  const { use, current, above } = input;
   const { wishes, why, source } = wishFor(input);
   const fits = current !== undefined && fitsWish(current, wishes, input);
   const pool = poolOf(current) ?? poolOf(above);
   if (pool !== undefined) why.push(`the OST pool ${pool} of the folder is kept`);
-  const change = fits
-    ? undefined
-    : {
-        command: ["lfs", "setstripe", ...setstripeOptions(wishes, pool), quoted(folder)].join(" "),
-        undo: undoOf(input),
-        overrides: current === undefined ? undefined : describeLayout(current),
-      };
+  const change = fits ? undefined : changeOf(input, setstripeOptions(wishes, pool));
   return { use, fits, why, source, change, misfits: misfitsOf(input, wishes) };
 }
 
@@ -204,13 +209,19 @@ function misfitsOf({ files, osts, use }: AdviceInput, wishes: readonly Wish[]): 
   });
 }
 
-/** A folder whose default is that of the folder above undoes by having none of its own: the same for every new file. */
-function undoOf({ current, above, folder }: AdviceInput): string | undefined {
+function changeOf({ folder, current, above }: AdviceInput, options: readonly string[]): Change {
+  const line = (words: readonly string[]): string => ["lfs setstripe", ...words, quoted(folder)].join(" ");
   const before = current === undefined ? undefined : optionsOf(current);
   const inherited = above === undefined ? undefined : optionsOf(above);
-  if (before === undefined) return undefined;
-  if (before.join(" ") === inherited?.join(" ")) return `lfs setstripe -d ${quoted(folder)}`;
-  return ["lfs", "setstripe", ...before, quoted(folder)].join(" ");
+  // A folder whose default is that of the folder above undoes by having none of its own: the same for every new file.
+  const undoOptions = before !== undefined && before.join(" ") === inherited?.join(" ") ? ["-d"] : before;
+  return {
+    options,
+    undoOptions,
+    command: line(options),
+    undo: undoOptions === undefined ? undefined : line(undoOptions),
+    overrides: current === undefined ? undefined : describeLayout(current),
+  };
 }
 
 export function poolOf(layout: Layout | undefined): string | undefined {

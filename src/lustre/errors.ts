@@ -5,3 +5,5 @@ import { defineError } from "../base/errors.ts";
 export const LayoutInvalid = defineError("ATH_LAYOUT_INVALID", 1);
 /** A layout could not be read: no tool, no permission, a metadata server that does not answer. */
 export const LayoutUnreadable = defineError("ATH_LAYOUT_UNREADABLE", 3);
+/** The striping of a folder could not be set, or is not what was asked for. */
+export const LayoutNotApplied = defineError("ATH_LAYOUT_NOT_APPLIED", 3);

@@ -210,7 +210,7 @@ async function sizeByTool(path: string, { timeoutMs = 10_000 }: AskOptions): Pro
 }
 
 /** What `lfs getstripe -d` prints, which knows the first OST; else the xattr. Undefined: not told. */
-async function defaultOf(folder: string, options: SurveyOptions): Promise<Layout | undefined> {
+export async function defaultOf(folder: string, options: AskOptions): Promise<Layout | undefined> {
   const ran = await runTool("lfs", ["getstripe", "-d", "-y", folder], { timeoutMs: options.timeoutMs ?? 10_000 });
   if (ran.status === 0) return printedLayout(ran, folder).layout;
   const answers = await askFiles([{ path: folder, xattr: XATTR }], options);

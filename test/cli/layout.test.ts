@@ -1,8 +1,10 @@
 // `athanor layout` as a user types it, over recorded outputs; the reports themselves: test/lustre/report.test.ts.
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { test } from "node:test";
 import { hexOf, recorded } from "../lustre/fixtures.ts";
-import { ROUND, WELL, replay, shards } from "../lustre/replay.ts";
+import { ROUND, WELL, plainLov, replay, shards } from "../lustre/replay.ts";
+import type { Recording, Replay } from "../lustre/replay.ts";
 import { athanor } from "./athanor.ts";
 
 const MIB = 2 ** 20;
@@ -73,4 +75,62 @@ test("an OST that is lost keeps the command from nothing, its end included", (t)
   const shown = scene.run("show", `${scene.folder}/d`, "--timeout", "2s");
   assert.deepEqual([shown.code, shown.stderr], [0, ""]);
   assert.match(shown.stdout, /OST 2 \(lustre-OST0002\) does not answer.*4 files here/);
+});
+
+const NEW = "-c 4 -S 4M";
+/** Two large shards: four OSTs each are wished for. */
+const FEW = { "d/a.tar": { size: 64 * MIB, lov: plainLov([0]) }, "d/b.tar": { size: 64 * MIB, lov: plainLov([1]) } };
+
+test("apply: says what it would do, does it when told, reads it back, and prints the undo", (t) => {
+  const next = { "getstripe -d -y /mnt/lustre/d": { stdout: recorded("getstripe-d-y-dir-c4.txt") } };
+  const scene = replay(t, { files: FEW, lfs: { ...WELL, [`setstripe ${NEW} /mnt/lustre/d`]: { next } } });
+  const would = scene.run("apply", `${scene.folder}/d`);
+  assert.equal(would.code, 0, would.stderr);
+  assert.equal(
+    would.stdout,
+    `would run: lfs setstripe ${NEW} /mnt/lustre/d\nundo: lfs setstripe -d /mnt/lustre/d\nnothing was changed: --apply does it\n`,
+  );
+  assert.ok(scene.calls().every((call) => !call.startsWith("setstripe")));
+  const done = scene.run("apply", `${scene.folder}/d`, "--apply");
+  assert.equal(done.code, 0, done.stderr);
+  assert.match(
+    done.stdout,
+    /^done: lfs setstripe -c 4 -S 4M \/mnt\/lustre\/d\nundo: lfs setstripe -d \/mnt\/lustre\/d\n/,
+  );
+  assert.deepEqual(
+    scene.calls().filter((call) => call.startsWith("setstripe")),
+    [`setstripe ${NEW} /mnt/lustre/d`],
+  );
+  assert.match(scene.run("apply", `${scene.folder}/d`, "--apply").stdout, /set that way already/);
+});
+
+test("apply: a refusal of lfs, another result than asked for, no answer, the whole file system", (t) => {
+  const failed = (lfs: Record<string, Recording>, path = "d"): { message: string; remedy: string; scene: Replay } => {
+    const scene = replay(t, { files: FEW, lfs: { ...WELL, ...lfs } });
+    const ran = scene.run(
+      "apply",
+      join(scene.folder, path),
+      "--for",
+      "checkpoints",
+      "--apply",
+      "--json",
+      "--timeout",
+      "2s",
+    );
+    assert.equal(ran.code, 3, ran.stdout);
+    const { error } = JSON.parse(ran.stderr) as { error: { code: string; message: string; remedy: string } };
+    assert.equal(error.code, "ATH_LAYOUT_NOT_APPLIED");
+    return { ...error, scene };
+  };
+  const denied = failed({
+    setstripe: { status: 1, stderr: "lfs setstripe: setstripe error for '/mnt/lustre/d': Operation not permitted\n" },
+  });
+  assert.match(denied.message, /Operation not permitted/);
+  assert.equal(denied.remedy, "nothing was changed");
+  const other = failed({ setstripe: {} });
+  assert.match(other.message, /was set to: -c 1 -S 4M, expected -E 1G/);
+  assert.equal(other.remedy, "it was undone");
+  assert.equal(other.scene.calls().at(-1), "setstripe -d /mnt/lustre/d");
+  assert.match(failed({ setstripe: { hang: true } }).message, /does not answer; it may still take effect/);
+  assert.match(failed({}, ".").message, /everybody's folders/);
 });

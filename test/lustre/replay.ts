@@ -3,7 +3,16 @@
  * real xattrs under another name, an `lfs` that answers from recorded texts, a Python in which calls on chosen files never return.
  */
 import { spawnSync } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import type { TestContext } from "node:test";
 import { delimiter, dirname, join } from "node:path";
@@ -25,10 +34,19 @@ export interface ReplayFile {
   hangs?: boolean;
 }
 
+export interface Recording {
+  stdout?: string;
+  stderr?: string;
+  status?: number;
+  hang?: boolean;
+  /** Answers that hold from now on. */
+  next?: Record<string, Recording>;
+}
+
 export interface Scene {
   files?: Record<string, ReplayFile>;
   /** By the arguments of `lfs`, with /mnt/lustre as the mount. */
-  lfs?: Record<string, { stdout?: string; stderr?: string; status?: number; hang?: boolean }> | undefined;
+  lfs?: Record<string, Recording> | undefined;
   /** @default 2.17.0 */
   version?: string;
   /** Line of mountinfo behind the mount point. @default Lustre over TCP */
@@ -114,6 +132,11 @@ export class Replay {
 
   private plain(text: string): string {
     return text.replaceAll(this.folder, "/mnt/lustre");
+  }
+
+  /** How `lfs` was called, a line a call. */
+  calls(): string[] {
+    return readFileSync(join(this.base, "answers.json.log"), "utf8").trimEnd().split("\n");
   }
 
   remove(): void {
