@@ -154,11 +154,11 @@ export async function checkBlocks(
   for (const [number, block] of blocks.filter(({ records }) => records > 0).entries()) {
     // A later block may have shown that a field is no column.
     const names = [...block.columns.fields.keys()].filter((name) => !Object.hasOwn(end.notColumns ?? {}, name));
-    const whole = rawOf(format, shard, content, block, end, number, firstRecord);
+    const whole = rawOf(shard, content, block, end, number, firstRecord);
     const all = await format.columns(whole, names);
     if (names.length > 1) {
       const one = [names[random(names.length)]!];
-      const raw = rawOf(format, shard, content, block, end, number, firstRecord, one);
+      const raw = rawOf(shard, content, block, end, number, firstRecord, one);
       const part = await format.columns(raw, one);
       compare(part, block, 0, block.records, one, `block ${number}, ${one[0]} only`);
       part.release?.();
@@ -205,7 +205,7 @@ export async function tryColumns(
     // Storage refuses to read behind the end of a file.
     if (block.segments.every(({ file, offset, length }) => offset + length <= (content[file]?.length ?? 0))) {
       try {
-        const raw = rawOf(format, shard, content, block, end, number, firstRecord);
+        const raw = rawOf(shard, content, block, end, number, firstRecord);
         const columns = copied(await format.columns(raw, [...block.columns.fields.keys()]));
         wellFormed(columns, block.records, `block ${number} of damaged bytes`);
         for (const fault of columns.faults.values()) coded(fault);
@@ -220,7 +220,6 @@ export async function tryColumns(
 
 /** A block as the feed reads it: its segments in shared memory, only those that `fields` need. */
 export function rawOf(
-  format: ColumnFormat,
   shard: TestShard,
   content: readonly Uint8Array[],
   block: ScannedBlock,
@@ -241,7 +240,6 @@ export function rawOf(
       return { ...segment, bytes: shared };
     });
   const file = shard.root === undefined ? `/${shard.path}` : `${shard.root}/${shard.path}`;
-  if (format.selfReading === true) assert.equal(segments.length, 0, "a self-reading format names no segments");
   const raw: RawBlock = { file, block: number, firstRecord, records: block.records, segments, meta, checkCrc: true };
   return block.origin === undefined ? raw : unpackBlock({ ...raw, origin: block.origin }, block.restarts).raw;
 }

@@ -1,9 +1,10 @@
 /** HDF5 as a `Format`: rows of all datasets of one first dimension, read by the HDF5 library itself (docs/reference/formats.md). */
 import { indexColumns } from "../index-columns.ts";
-import type { ColumnFormat } from "../types.ts";
+import type { Column, ColumnFormat } from "../types.ts";
 import { detect } from "./detect.ts";
+import { directColumn, type DirectSpec } from "./direct.ts";
 import { sameParts, type Part } from "./parts.ts";
-import { rowsAt, startReader } from "./reader.ts";
+import { rowsAt } from "./reader.ts";
 import { scan } from "./scan.ts";
 
 export const hdf5: ColumnFormat = {
@@ -13,15 +14,26 @@ export const hdf5: ColumnFormat = {
   detect,
   scan,
   index: (shard, options) => indexColumns(scan(shard, options), shard, options),
-  ready: startReader,
-  async columns({ file, firstRecord, records, meta }, fields) {
+  async columns({ file, firstRecord, records, segments, meta }, fields) {
     const parts = (meta["parts"] ?? []) as readonly Part[];
     const names = (meta["names"] ?? fields) as readonly string[];
     const wanted = fields.filter((name) => names.includes(name));
+    const direct = (meta["direct"] ?? []) as readonly (DirectSpec | null)[];
+    const columns = new Map<string, Column>();
+    for (const name of wanted) {
+      const at = names.indexOf(name);
+      const spec = direct[at] ?? undefined;
+      const own = spec === undefined ? [] : segments.filter(({ field }) => field === at + 1);
+      const column = spec && directColumn(spec, own, firstRecord, firstRecord + records);
+      if (column !== undefined) columns.set(name, column);
+    }
+    if (columns.size === wanted.length) return { fields: columns, faults: new Map() };
     sameParts(parts, file);
-    const found = await rowsAt(file, wanted, firstRecord, firstRecord + records);
+    const rest = wanted.filter((name) => !columns.has(name));
+    const found = await rowsAt(file, rest, firstRecord, firstRecord + records);
     // They may have been replaced meanwhile.
     sameParts(parts, file);
+    for (const [name, column] of columns) found.fields.set(name, column);
     return found;
   },
 };

@@ -10,6 +10,7 @@
  */
 import { Unsupported, ShardInvalid, RecordTooLong } from "../errors.ts";
 import { BLOCK_BYTES, type ValueKind } from "../types.ts";
+import type { DirectSpec } from "./direct.ts";
 import { dtypeName, kindOf, readingOf, type Reading } from "./dtype.ts";
 import type { DatasetInfo, Library } from "./library.ts";
 import { checkParts, type Part } from "./parts.ts";
@@ -29,6 +30,8 @@ export interface Hdf5Field {
   chunkRows: number;
   /** Bytes of a chunk; 0 where the dataset is not chunked. */
   chunkBytes: number;
+  /** How it can be read without the library; undefined: only by that. */
+  direct: DirectSpec | undefined;
   /** fletcher32 checks its chunks, before any other filter sees them. */
   checksum: boolean;
 }
@@ -61,8 +64,10 @@ const GUESSED_BYTES = 512;
 const MAX_RATIO = 4096;
 const FREE_BYTES = 64 * 1024 * 1024;
 /** deflate, shuffle, fletcher32, scale-offset. (n-bit is built in too, but types of fewer bits lose their sign in h5wasm.) */
+const DEFLATE = 1;
+const SHUFFLE = 2;
 const FLETCHER32 = 3;
-const BUILT_IN = new Set([1, 2, FLETCHER32, 6]);
+const BUILT_IN = new Set([DEFLATE, SHUFFLE, FLETCHER32, 6]);
 
 export function layoutOf(library: Library, id: bigint, file: string, fileSize: number): Hdf5Layout {
   const { found, others } = datasetsOf(library, id, file);
@@ -91,7 +96,9 @@ export function layoutOf(library: Library, id: bigint, file: string, fileSize: n
   const parts: Part[] = [];
   for (const field of fields) {
     const info = infos.get(field.name)!;
-    field.checksum = checkFilters(library, id, file, field.name);
+    const filters = checkFilters(library, id, file, field.name);
+    field.checksum = filters.includes(FLETCHER32);
+    field.direct = directOf(field, infos.get(field.name)!, filters);
     checkSizes(file, field);
     parts.push(...checkParts(library, file, field.name, info));
   }
@@ -150,6 +157,7 @@ function fieldOf(name: string, info: DatasetInfo, shape: readonly number[]): Hdf
     rowBytes: elements * info.size,
     chunkRows: info.chunks?.[0] ?? 1,
     chunkBytes: info.chunks?.reduce((product, n) => product * n, info.size) ?? 0,
+    direct: undefined,
     checksum: false,
   };
 }
@@ -165,8 +173,8 @@ function commonRows(fields: readonly Hdf5Field[]): number {
   return byValues[0]?.[0] ?? 0;
 }
 
-/** Throws at a filter that cannot be undone; is one of them a checksum? */
-function checkFilters(library: Library, id: bigint, file: string, name: string): boolean {
+/** Throws at a filter that cannot be undone. */
+function checkFilters(library: Library, id: bigint, file: string, name: string): number[] {
   const filters = library.call((h5) => h5.get_dataset_filters(id, `/${name}`));
   for (const filter of filters) {
     if (BUILT_IN.has(filter.id) || library.addPlugin(filter.id)) continue;
@@ -176,7 +184,29 @@ function checkFilters(library: Library, id: bigint, file: string, name: string):
       "write the dataset with gzip, lzf, lz4, zstd, blosc, blosc2, bitshuffle or bzip2",
     );
   }
-  return filters.some((filter) => filter.id === FLETCHER32);
+  return filters.map((filter) => filter.id);
+}
+
+function directOf(
+  { kind, reading, shape, perRow, rowBytes, chunkRows }: Hdf5Field,
+  { chunks }: DatasetInfo,
+  filters: readonly number[],
+): DirectSpec | undefined {
+  if ((reading.how !== "int" && reading.how !== "float") || reading.values !== 1 || rowBytes === 0) return undefined;
+  if (chunks !== null && chunks.slice(1).some((width, i) => width !== shape[i + 1])) return undefined;
+  const [shuffle, deflate] = [filters.includes(SHUFFLE), filters.includes(DEFLATE)];
+  const known = [...(shuffle ? [SHUFFLE] : []), ...(deflate ? [DEFLATE] : [])];
+  if (filters.join() !== known.join()) return undefined;
+  const { how, size, signed, bool } = reading;
+  return {
+    kind,
+    reading: { how, size, signed, bool },
+    perRow,
+    rowBytes,
+    chunkRows: chunks === null ? 0 : chunkRows,
+    shuffle,
+    deflate,
+  };
 }
 
 function checkSizes(file: string, { name, rowBytes, shape, chunkBytes }: Hdf5Field): void {

@@ -20,6 +20,7 @@ import { runInNewContext } from "node:vm";
 import { inflateSync } from "node:zlib";
 import { AthanorError } from "../../base/errors.ts";
 import { StorageIo } from "../../storage/errors.ts";
+import type { LibraryRead } from "./direct.ts";
 import type { Dtype } from "./dtype.ts";
 
 /** The part of h5wasm's bindings that we use. Ids are 64 bits; −1: it failed. */
@@ -128,6 +129,7 @@ const CHUNK_COPIES = 4;
 const KEPT_HEAP = 96 * 1024 * 1024;
 /** Reads of one call: far more than any block needs, and an end to circles in damaged metadata. */
 const MAX_READS = 1_000_000;
+const MAX_RECORDED = 64 * 1024 * 1024;
 const MAX_PRINTED = 64 * 1024;
 const ENOENT = 44;
 const EIO = 29;
@@ -160,6 +162,8 @@ export class Library {
   private dead = false;
   private chunkBytes = 0;
   private canary = 0;
+  private recorded: (LibraryRead & { path: string })[] | undefined;
+  private recordedBytes = 0;
 
   private constructor(h5: Emscripten, folder: string, sink: Sink) {
     this.h5 = h5;
@@ -276,6 +280,18 @@ export class Library {
     return new Hdf5Failure(reason.slice(0, 300), this.printed, this.lastRead, !this.usable);
   }
 
+  /** What `work` reads of a file, as far as MAX_RECORDED goes. */
+  recording<Result>(path: string, work: () => Result): { result: Result; reads: LibraryRead[] } {
+    this.recorded = [];
+    this.recordedBytes = 0;
+    try {
+      const result = work();
+      return { result, reads: this.recorded.filter((read) => read.path === path) };
+    } finally {
+      this.recorded = undefined;
+    }
+  }
+
   private refuseIo(): void {
     const { failedRead } = this;
     if (failedRead === undefined) return;
@@ -287,6 +303,18 @@ export class Library {
       "check the mount and the kernel log of the node",
       error,
     );
+  }
+
+  private record(
+    path: string,
+    offset: number,
+    { buffer, byteOffset }: ArrayBufferView,
+    at: number,
+    length: number,
+  ): void {
+    if (this.recorded === undefined || length === 0 || this.recordedBytes + length > MAX_RECORDED) return;
+    this.recordedBytes += length;
+    this.recorded.push({ path, offset, bytes: new Uint8Array(buffer, byteOffset + at, length).slice() });
   }
 
   private guard(): void {
@@ -307,7 +335,9 @@ export class Library {
       const at = position ?? stream.position;
       this.lastRead = { path: stream.path, offset: at, length };
       try {
-        return read(stream, buffer, offset, length, position);
+        const done = read(stream, buffer, offset, length, position);
+        this.record(stream.path, at, buffer, offset, done);
+        return done;
       } catch (error) {
         this.failedRead = { path: stream.path, offset: at, error };
         throw error;

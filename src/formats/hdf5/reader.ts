@@ -32,24 +32,26 @@ let tail: Promise<unknown> = Promise.resolve();
 /** Files that lead the library in circles, by path and version. */
 const circles = new Set<string>();
 
-/** Starts the thread, which compiles the library. */
-export async function startReader(): Promise<void> {
-  await thread();
-}
-
 export async function layoutAt(path: string): Promise<Hdf5Layout> {
   const answer = await inTurn(() => askFile({ type: "layout", path }));
   if (answer.type === "layout") return answer.layout;
   throw new Error("unexpected answer of the HDF5 thread");
 }
 
-/** Rows [from, to) of those fields that the file has. */
-export async function rowsAt(path: string, names: readonly string[], from: number, to: number): Promise<BlockColumns> {
+/** Rows [from, to) of those fields that the file has. `places` gets where the chunks of a field lie, where that can be told. */
+export async function rowsAt(
+  path: string,
+  names: readonly string[],
+  from: number,
+  to: number,
+  places?: Map<string, readonly number[]>,
+): Promise<BlockColumns> {
   const found: BlockColumns = { fields: new Map(), faults: new Map() };
   for (const name of names) {
-    const answer = await inTurn(() => askFile({ type: "column", path, name, from, to }));
+    const answer = await inTurn(() => askFile({ type: "column", path, name, from, to, places: places !== undefined }));
     if (answer.type !== "column" || answer.column === undefined) continue;
     found.fields.set(name, answer.column);
+    if (answer.places !== undefined) places?.set(name, answer.places);
     for (const [row, fault] of answer.faults) {
       if (!found.faults.has(row)) found.faults.set(row, AthanorError.fromRecord(fault));
     }

@@ -11,6 +11,7 @@ import type { AthanorError } from "../../base/errors.ts";
 import { RecordCrc, RecordMalformed, ValueRange } from "../errors.ts";
 import { ShardTruncated } from "../../storage/errors.ts";
 import type { Column } from "../types.ts";
+import { placesOf } from "./direct.ts";
 import { checkUnchanged, openFile, type Hdf5File } from "./file.ts";
 import type { Hdf5Field } from "./layout.ts";
 import { Hdf5Failure } from "./library.ts";
@@ -29,14 +30,17 @@ const LOOSE_ROWS = 1024;
 export interface ReadColumn {
   column: Column;
   faults: Map<number, AthanorError>;
+  /** Where its chunks lie (`placesOf`), if that was asked for and could be told. */
+  places?: readonly number[] | undefined;
 }
 
-/** Undefined: the file has no such field. */
+/** `places`: find out where its chunks lie. Undefined: the file has no such field. */
 export async function readColumn(
   path: string,
   name: string,
   from: number,
   to: number,
+  places = false,
 ): Promise<ReadColumn | undefined> {
   const { layout } = await openFile(path);
   if (to > layout.rows) {
@@ -48,18 +52,28 @@ export async function readColumn(
   }
   const field = layout.fields.find((one) => one.name === name);
   if (field === undefined) return undefined;
-  const read = await columnOf(path, field, from, to);
+  const read = await columnOf(path, field, from, to, places);
   checkUnchanged(await openFile(path));
   return read;
+}
+
+interface ReadRows extends DecodedRows {
+  places?: readonly number[] | undefined;
 }
 
 interface Piece {
   rows: number;
   /** Undefined: its rows are bad. */
-  read: DecodedRows | undefined;
+  read: ReadRows | undefined;
 }
 
-async function columnOf(path: string, field: Hdf5Field, from: number, to: number): Promise<ReadColumn> {
+async function columnOf(
+  path: string,
+  field: Hdf5Field,
+  from: number,
+  to: number,
+  places: boolean,
+): Promise<ReadColumn> {
   const faults = new Map<number, AthanorError>();
   const pieces: Piece[] = [];
   let left = MAX_FAILURES;
@@ -83,7 +97,7 @@ async function columnOf(path: string, field: Hdf5Field, from: number, to: number
   // Apart, so that no waiting `take` holds on to a library instance that is gone.
   const attempt = async (a: number, b: number): Promise<Hdf5Failure | undefined> => {
     try {
-      const read = readOnce(await openFile(path), field, a, b);
+      const read = readOnce(await openFile(path), field, a, b, places);
       for (const [i, value] of read.tooLarge) fault(a + i, tooLarge(path, field.name, a + i, value));
       pieces.push({ rows: b - a, read });
       return undefined;
@@ -93,7 +107,8 @@ async function columnOf(path: string, field: Hdf5Field, from: number, to: number
     }
   };
   for (let a = from; a < to; a += step) await take(a, Math.min(a + step, to));
-  return { column: joined(field, pieces), faults };
+  const [only] = pieces;
+  return { column: joined(field, pieces), faults, places: pieces.length === 1 ? only?.read?.places : undefined };
 }
 
 const FILTER_FAILED = /filter returned failure/;
@@ -114,7 +129,13 @@ function middleOf(a: number, b: number, chunkRows: number): number | undefined {
   return first < b ? first : undefined;
 }
 
-function readOnce({ library, id }: Hdf5File, field: Hdf5Field, from: number, to: number): DecodedRows {
+function readOnce(
+  { library, id, path: file }: Hdf5File,
+  field: Hdf5Field,
+  from: number,
+  to: number,
+  places: boolean,
+): ReadRows {
   const { name, shape, rowBytes, reading } = field;
   const rows = to - from;
   const path = `/${name}`;
@@ -138,7 +159,9 @@ function readOnce({ library, id }: Hdf5File, field: Hdf5Field, from: number, to:
   };
   try {
     // Pointers that are not written lead nowhere.
-    read(pointers ? 0 : CANARY);
+    const { reads } = library.recording(places && field.direct !== undefined ? file : "", () =>
+      read(pointers ? 0 : CANARY),
+    );
     if (!pointers && hasCanary(library.h5.HEAPU8.subarray(at, at + bytes))) {
       const first = library.h5.HEAPU8.slice(at, at + bytes);
       read(~CANARY & 0xff);
@@ -152,6 +175,10 @@ function readOnce({ library, id }: Hdf5File, field: Hdf5Field, from: number, to:
       }
     }
     const found = library.call((h5) => decodeRows(h5.HEAPU8, at, rows, field));
+    if (reads.length > 0 && found.tooLarge.size === 0) {
+      const truth = library.h5.HEAPU8.subarray(at, at + bytes);
+      return { ...found, places: placesOf(field.direct!, reads, truth, from, to) };
+    }
     if (pointers) library.call((h5) => h5.reclaim_vlen_memory_count(id, path, "", BigInt(at), count));
     return found;
   } finally {

@@ -1,5 +1,6 @@
 /**
- * Scan: all blocks of an HDF5 shard with all its fields. It names no segments: the library reads the file by its path.
+ * Scan: all blocks of an HDF5 shard with all its fields. The library reads the file by its path; the segments are
+ * chunks of datasets that can be read without it (`direct.ts`).
  *
  * @example
  * for await (const block of scan(shard, options)) console.log(block.records, block.columns.fields.keys());
@@ -15,16 +16,43 @@ export async function* scan({ object }: ShardFiles, { progress }: IndexOptions):
   const layout = await layoutAt(path);
   const { rows, fields, blockRows, parts } = layout;
   const names = fields.map(({ name }) => name);
+  const direct = fields.map(({ direct: spec }) => spec ?? null);
   // Of the values, not of the bytes: those are read by the library, and a copy by h5repack is the same data.
   let crc = crc32c(Buffer.from(shapeOf(layout)));
   for (let from = 0; from < rows; from += blockRows) {
     const to = Math.min(from + blockRows, rows);
-    const columns = await rowsAt(path, names, from, to);
+    const places = new Map<string, readonly number[]>();
+    const columns = await rowsAt(path, names, from, to, places);
     for (const { values, ends } of columns.fields.values()) crc = crcOf(ends, crcOf(values, crc));
     progress?.(Math.floor((object.size * to) / rows));
-    yield { records: to - from, segments: [], restarts: [], columns, record: recordsOf(fields, columns.fields) };
+    yield {
+      records: to - from,
+      segments: segmentsOf(names, places),
+      restarts: [],
+      columns,
+      record: recordsOf(fields, columns.fields),
+    };
   }
-  return { encoding: "plain", crc32c: crc, meta: { rows, names, ...(parts.length > 0 && { parts }) } };
+  return {
+    encoding: "plain",
+    crc32c: crc,
+    meta: { rows, names, fields: names, direct, ...(parts.length > 0 && { parts }) },
+  };
+}
+
+function segmentsOf(
+  names: readonly string[],
+  places: ReadonlyMap<string, readonly number[]>,
+): ScannedBlock["segments"] {
+  return names.flatMap((name, i) => {
+    const own = places.get(name) ?? [];
+    return Array.from({ length: own.length / 2 }, (_, k) => ({
+      file: 0,
+      offset: own[2 * k]!,
+      length: own[2 * k + 1]!,
+      field: i + 1,
+    }));
+  });
 }
 
 function crcOf({ buffer, byteOffset, byteLength }: ArrayBufferView, seed: number): number {

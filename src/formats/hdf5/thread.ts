@@ -16,13 +16,18 @@ export type Hdf5Request =
   | { type: "start"; pulse: SharedArrayBuffer; module: WebAssembly.Module | undefined }
   | { type: "version"; path: string }
   | { type: "layout"; path: string }
-  | { type: "column"; path: string; name: string; from: number; to: number };
+  | { type: "column"; path: string; name: string; from: number; to: number; places: boolean };
 
 export type Hdf5Answer =
   | { type: "ready"; module: WebAssembly.Module }
   | { type: "version"; version: string }
   | { type: "layout"; layout: Hdf5Layout }
-  | { type: "column"; column: Column | undefined; faults: readonly (readonly [number, ErrorRecord])[] }
+  | {
+      type: "column";
+      column: Column | undefined;
+      faults: readonly (readonly [number, ErrorRecord])[];
+      places: readonly number[] | undefined;
+    }
   | { type: "failed"; error: ErrorRecord };
 
 export function run(): void {
@@ -45,9 +50,9 @@ async function answer(request: Hdf5Request): Promise<Hdf5Answer> {
   }
   if (request.type === "version") return { type: "version", version: versionOf(request.path).key };
   if (request.type === "layout") return { type: "layout", layout: (await openFile(request.path)).layout };
-  const read = await readColumn(request.path, request.name, request.from, request.to);
+  const read = await readColumn(request.path, request.name, request.from, request.to, request.places);
   const faults = [...(read?.faults ?? [])].map(([row, fault]) => [row, fault.toRecord()] as const);
-  return { type: "column", column: read?.column, faults };
+  return { type: "column", column: read?.column, faults, places: read?.places };
 }
 
 /** Moved, not copied. */

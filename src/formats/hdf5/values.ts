@@ -35,6 +35,16 @@ export function decodeRows(heap: Uint8Array, at: number, rows: number, { reading
   }
 }
 
+/** Numbers alone, left where they are or made wider; undefined: one does not fit int64. `bytes` are a memory of their own. */
+export function decodeNumbers(bytes: Uint8Array, reading: NumberReading): Column["values"] | undefined {
+  const count = Math.floor(bytes.length / reading.size);
+  if (reading.how === "float") return floats(bytes, 0, count, reading);
+  if (reading.size === 1) return reading.signed ? new Int8Array(bytes.buffer) : bytes;
+  if (reading.size === 4 && reading.signed) return new Int32Array(bytes.buffer, 0, count);
+  const values = ints(bytes, 0, count, reading);
+  return values instanceof BigUint64Array ? undefined : values;
+}
+
 function evenEnds(rows: number, perRow: number): Uint32Array {
   const ends = new Uint32Array(rows);
   for (let i = 0; i < rows; i++) ends[i] = (i + 1) * perRow;
@@ -52,9 +62,9 @@ function ints(
   const begin = heap.byteOffset + at;
   switch (size) {
     case 1:
-      return Int32Array.from(signed ? new Int8Array(buffer, begin, count) : new Uint8Array(buffer, begin, count));
+      return new Int32Array(signed ? new Int8Array(buffer, begin, count) : new Uint8Array(buffer, begin, count));
     case 2:
-      return Int32Array.from(signed ? new Int16Array(buffer, begin, count) : new Uint16Array(buffer, begin, count));
+      return new Int32Array(signed ? new Int16Array(buffer, begin, count) : new Uint16Array(buffer, begin, count));
     case 4: {
       const narrow = new Int32Array(buffer, begin, count);
       if (signed || narrow.every((value) => value >= 0)) return narrow.slice();

@@ -9,7 +9,7 @@ import { Worker } from "node:worker_threads";
 import { AthanorError } from "../../../src/base/errors.ts";
 import { plainValue, type Json } from "../../../src/base/json.ts";
 import { hdf5 } from "../../../src/formats/hdf5/format.ts";
-import { startReader } from "../../../src/formats/hdf5/reader.ts";
+import { layoutAt } from "../../../src/formats/hdf5/reader.ts";
 import type { Column, ScannedBlock } from "../../../src/formats/types.ts";
 import { createKernels } from "../../../src/kernels/load.ts";
 import { checkShard, rowOf, scanShard, shardFiles, type TestShard } from "../blocks.ts";
@@ -53,11 +53,11 @@ test("a thread that could not be started once is started by the next one who nee
     this.emit("message", { type: "failed", error: { code: "ATH_INTERNAL", message: "no room for the library" } });
   };
   try {
-    await assert.rejects(startReader(), /no room for the library/);
+    await assert.rejects(layoutAt(`${HDF5_FIXTURES}/numbers.h5`), /no room for the library/);
   } finally {
     Worker.prototype.postMessage = postMessage;
   }
-  await startReader();
+  await layoutAt(`${HDF5_FIXTURES}/numbers.h5`);
 });
 
 for (const name of ["numbers", "text", "plugins", "virtual"]) {

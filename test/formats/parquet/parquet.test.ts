@@ -151,7 +151,7 @@ test("a null inside a list is an error of its record where the field is asked fo
   assert.deepEqual([seen?.kind, seen?.present, seen?.minLength, seen?.maxLength], ["int64", 2, 0, 3]);
   assert.deepEqual([...blocks[0]!.columns.faults.keys()], []);
   const { rawOf, contentOf } = await import("../blocks.ts");
-  const raw = rawOf(parquet, shard, await contentOf(shard, "plain"), blocks[0]!, end, 0, 0);
+  const raw = rawOf(shard, await contentOf(shard, "plain"), blocks[0]!, end, 0, 0);
   const { fields, faults } = await parquet.columns(raw, ["tokens"]);
   assert.deepEqual([...faults.keys()], [3]);
   assert.equal(faults.get(3)!.code, "ATH_RECORD_MALFORMED");
