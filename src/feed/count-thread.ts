@@ -6,6 +6,7 @@
 import { parentPort } from "node:worker_threads";
 import { toErrorRecord } from "../base/errors.ts";
 import type { ErrorRecord } from "../base/errors.ts";
+import { startOf } from "../formats/dense.ts";
 import { formatOf } from "../formats/registry.ts";
 import type { PlacedSegment, RawBlock } from "../formats/types.ts";
 import { blockColumns } from "./block-columns.ts";
@@ -57,9 +58,9 @@ async function countsOf(
   const decoded = await blockColumns(format, request, [feature], request.restarts);
   const { fields, faults } = text === undefined ? decoded : (await text).tokenize(decoded, request, () => true);
   if (faults.size > 0) throw faults.get(Math.min(...faults.keys()))!;
-  const ends = fields.get(feature)?.ends;
+  const column = fields.get(feature);
   decoded.release?.();
   return Uint32Array.from({ length: records }, (_, i) =>
-    ends === undefined ? 0 : ends[i]! - (i === 0 ? 0 : ends[i - 1]!),
+    column === undefined ? 0 : column.ends[i]! - startOf(column, i),
   );
 }

@@ -8,6 +8,7 @@ import { parentPort } from "node:worker_threads";
 import type { MessagePort } from "node:worker_threads";
 import { toErrorRecord } from "../base/errors.ts";
 import type { AthanorError, ErrorRecord } from "../base/errors.ts";
+import { dense } from "../formats/dense.ts";
 import { formatOf } from "../formats/registry.ts";
 import { storeRows } from "../formats/rows.ts";
 import { openStream, type RunningStream } from "../formats/stream.ts";
@@ -265,14 +266,19 @@ async function survey(
   const buffer = new ArrayBuffer(row + align(end, 64));
   new Uint32Array(buffer, 0, request.records).fill(row);
   const { faults } = storeRows(buffer, columns, block, { ...request, rows: 0, shardKey: 0n });
-  const fields = decoded.release === undefined ? block.fields : copied(block.fields);
+  const fields = copied(block.fields);
   decoded.release?.();
   return { fields, faults: badOf(faults) };
 }
 
-/** Fields whose values stay as they are, whatever this thread decodes next. */
+/** Fields whose values stay as they are, whatever this thread decodes next and becomes of the block's bytes. */
 function copied(fields: BlockColumns["fields"]): BlockColumns["fields"] {
-  return new Map([...fields].map(([name, column]) => [name, { ...column, values: column.values.slice() }]));
+  return new Map(
+    [...fields].map(([name, column]) => [
+      name,
+      column.starts === undefined ? { ...column, values: column.values.slice() } : dense(column),
+    ]),
+  );
 }
 
 /** Records of a block that cannot be decoded share their fault, which is then sent once. */

@@ -9,6 +9,7 @@
  * const { fields, faults } = rowsOfPieces(records, pieces, columns, (row) => rows[row] !== 0, file);
  */
 import type { AthanorError } from "../base/errors.ts";
+import { startOf } from "../formats/dense.ts";
 import { RecordMalformed } from "../formats/errors.ts";
 import type { BlockColumns, BlockPieces, Column, StoredColumn } from "../formats/types.ts";
 import { DOCUMENTS_FEATURE } from "./piece-columns.ts";
@@ -79,7 +80,7 @@ function badRecords(
 
 function lengthOf(column: Column | undefined, i: number): number {
   if (column === undefined) return 0;
-  return column.ends[i]! - (i === 0 ? 0 : column.ends[i - 1]!);
+  return column.ends[i]! - startOf(column, i);
 }
 
 function otherLength(feature: string, found: number, counted: number, file: string, record: number): AthanorError {
@@ -105,7 +106,7 @@ function gathered(column: Column, pieces: BlockPieces, isTaken: (row: number) =>
   for (let row = 0; row < rows; row++) {
     for (let piece = start[row]!; piece < start[row + 1]! && isTaken(row); piece++) {
       const i = record[piece]!;
-      const begin = (i === 0 ? 0 : column.ends[i - 1]!) + token[piece]!;
+      const begin = startOf(column, i) + token[piece]!;
       (values as Uint8Array).set(from.subarray(begin, begin + length[piece]!) as Uint8Array, at);
       at += length[piece]!;
     }

@@ -12,6 +12,7 @@
  */
 import { AthanorError } from "../base/errors.ts";
 import { lastAtMost } from "../base/search.ts";
+import { startOf } from "../formats/dense.ts";
 import { storeRows } from "../formats/rows.ts";
 import { openStream } from "../formats/stream.ts";
 import type { BlockColumns, BlockSurvey, BlockTable, Column } from "../formats/types.ts";
@@ -357,8 +358,8 @@ export class Quarantine {
 /** The columns of record `i` alone. */
 function onlyRecord({ fields }: BlockColumns, i: number): BlockColumns {
   const one = [...fields].map(([name, column]) => {
-    const { kind, values, starts, ends, cut } = column;
-    const [from, to] = [starts?.[i] ?? (i === 0 ? 0 : (ends[i - 1] as number)), ends[i] as number];
+    const { kind, values, ends, cut } = column;
+    const [from, to] = [startOf(column, i), ends[i] as number];
     const own: Column = { kind, values: values.subarray(from, to), ends: Uint32Array.of(to - from) };
     if (cut !== undefined) own.cut = cut.subarray(i, i + 1);
     return [name, own] as const;

@@ -6,6 +6,11 @@
  */
 import type { Column } from "./types.ts";
 
+/** Where the values of record i begin. */
+export function startOf({ starts, ends }: Pick<Column, "starts" | "ends">, i: number): number {
+  return starts === undefined ? (i === 0 ? 0 : ends[i - 1]!) : starts[i]!;
+}
+
 export function dense(column: Column): Column {
   const { starts, ends, values, ...rest } = column;
   if (starts === undefined) return column;

@@ -8,7 +8,7 @@
  * const { rows, truncated, faults } = storeRows(memory.buffer, columns, block, request);
  */
 import type { AthanorError } from "../base/errors.ts";
-import { dense } from "./dense.ts";
+import { dense, startOf } from "./dense.ts";
 import { valueMissing, ValueRange } from "./errors.ts";
 import { prefixCounter } from "./prefix.ts";
 import { ROW_HEADER_BYTES, type BlockColumns, type BlockSamples, type Column, type StoredColumn } from "./types.ts";
@@ -87,7 +87,7 @@ export function storeRows(
 }
 
 function isEmpty(field: Column | undefined, i: number): boolean {
-  return field === undefined || field.ends[i] === (field.starts?.[i] ?? (i === 0 ? 0 : field.ends[i - 1]));
+  return field === undefined || field.ends[i] === startOf(field, i);
 }
 
 /** With values that a column of this storage takes; of those that are left where they are (all memory) none is converted. */
