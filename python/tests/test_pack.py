@@ -7,6 +7,8 @@ import json
 import random
 import shutil
 import subprocess
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from athanor.numpy import Loader
 from athanor.torch import AthanorDataset
 from athanor.torch import Loader as TorchLoader
 from conftest import ROOT
+from format_writer import write_shard
 
 TOKENIZER = ROOT / "test/fixtures/tokenizer/deepseek"
 MAX = 48
@@ -171,6 +174,60 @@ def test_split_rows_and_what_goes_along(tmp_path: Path) -> None:
         ):
             next(iter(loader))
         assert caught.value.code == "ATH_COLUMN_UNKNOWN"
+
+
+@pytest.mark.parametrize("form", ["parquet", "hdf5", "mds", "webdataset", "zstd"])
+@pytest.mark.parametrize("shuffle", ["window", "global"])
+def test_every_format_is_packed_alike(tmp_path: Path, form: str, shuffle: str) -> None:
+    records = documents(260, seed=4)
+    records = [ids or [3] for ids in records]
+    data = tmp_path / "data"
+    data.mkdir()
+    lines = [{"id": i, "input_ids": ids, "attention_mask": [1] * len(ids)} for i, ids in enumerate(records)]
+    if form == "zstd":
+        zstandard = pytest.importorskip("zstandard")
+        compressor = zstandard.ZstdCompressor()
+        texts = ["".join(json.dumps(line) + "\n" for line in lines[i : i + 20]).encode() for i in range(0, 260, 20)]
+        (data / "a.jsonl.zst").write_bytes(b"".join(map(compressor.compress, texts)))
+    else:
+        try:
+            write_shard(form, data / "a", lines)
+        except ImportError:
+            pytest.skip(f"skipped: no library for {form}")
+    wanted = packed_rows(data)
+    assert wanted == expected(data, records, "pack")
+    options = {
+        "max_length": MAX,
+        "sample_rule": "pack",
+        "batch_size": 3,
+        "shuffle": shuffle,
+        "shuffle_memory": 1,
+        "seed": 8,
+    }
+    with Loader(str(data), last="drop", **options) as loader:
+        rows = [row for batch in loader for row in naive(batch, MAX)]
+    assert len(rows) == len(wanted) // 3 * 3
+    assert all(row in wanted for row in rows)
+    assert len({json.dumps(row) for row in rows}) == len(rows)
+
+
+def test_other_nodes_wait_for_the_counts(tmp_path: Path) -> None:
+    records = documents(100)
+    data = write_jsonl(tmp_path / "data", [records])
+    assert athanor("index", data).returncode == 0
+    options = {"batch_size": 1, "max_length": MAX, "sample_rule": "pack", "shuffle": "none", "last": "pad"}
+    # Rank 1 is alone on its node: it makes nothing itself.
+    loader = Loader(str(data), rank=1, world_size=2, local_rank=0, **options)
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(loader.samples))
+    thread.start()
+    time.sleep(3)
+    assert thread.is_alive()
+    assert not (data / ".athanor" / "views").exists()
+    first = athanor("index", data, "--view", "--max-length", MAX, "--sample-rule", "pack", "--json")
+    thread.join(30)
+    loader.close()
+    assert found == [json.loads(first.stdout)["rows"]]
 
 
 def text_set(folder: Path, count: int = 400) -> tuple[Path, list[list[int]]]:

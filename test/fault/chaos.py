@@ -21,19 +21,22 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python" / "src"), str(ROOT / "python" / "tests")]
 
 import chaos_checks as checks  # noqa: E402
 import chaos_processes as processes  # noqa: E402
-from chaos_rank import Board, Spec, know, tokens_of  # noqa: E402
+import views  # noqa: E402
+from chaos_rank import KNOWN, MAX_LENGTH, Board, Spec, document, know, know_rows, tokens_of  # noqa: E402
 from chaos_trial import Data, Plan, Result, Trial, environment, evaluating, plan, start_rank  # noqa: E402
 from format_writer import WRITERS, write_shard  # noqa: E402
 
 SAMPLES, SHARDS = 1950, 7  # 2.4 MB; no optimizer batch of the plans divides it, so epochs end inside one
 EVAL_SAMPLES = 7
 START_LIMIT = 2.0
+FORMAT_HELP = "of the data; mixture: three, mixed; packed: documents packed into rows"
 _NOT_OURS = ("ATHANOR_", "SLURM_", "OMPI_", "PMI_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_")
 
 
@@ -45,7 +48,7 @@ def arguments() -> argparse.Namespace:
     add("--trial", type=int, help="only this one: what a failed trial prints")
     add("--seconds", type=float, help="begin no further trial after this time; three are run in any case")
     add("--evaluate", type=int, metavar="RANKS", help="evaluate in every trial, on so many ranks (2 to 8)")
-    add("--format", default="tfrecord", choices=[*WRITERS, "mixture"], help="of the data; mixture: three, mixed")
+    add("--format", default="tfrecord", choices=[*WRITERS, "mixture", "packed"], help=FORMAT_HELP)
     add("--keep", type=Path, help="folder for the files of trials, which stay there")
     add("--no-start-limit", action="store_true", help=f"starts of {START_LIMIT:.0f} s or more are no failure")
     return parser.parse_args()
@@ -57,7 +60,11 @@ def forget_outer_job() -> None:
 
 
 def made_data(scratch: Path, name: str) -> Data:
-    """The data of all trials, in one format or in three."""
+    """The data of all trials, in one format or in three, or packed."""
+    if name == "packed":
+        folder = make_data(scratch / "data", 3 * SAMPLES, SHARDS, "jsonl", tokens=document)
+        know_rows([row for shard in range(SHARDS) for row in packed_rows(folder / f"part-{shard}.jsonl")])
+        return Data(str(folder), tokens_only=True, packed=True)
     if name != "mixture":
         folder = make_data(scratch / "data", SAMPLES, SHARDS, name)
         return Data(str(folder), tokens_only=name == "megatron")
@@ -69,7 +76,16 @@ def made_data(scratch: Path, name: str) -> Data:
     return Data(None, mix={"sources": sources})
 
 
-def make_data(folder: Path, samples: int, shards: int, form: str = "tfrecord", first: int = 0) -> Path:
+def packed_rows(shard: Path) -> list[list[int]]:
+    """Documents of the rows of a shard, which is one block."""
+    records = [json.loads(line) for line in shard.read_text().splitlines()]
+    rows = views.pack([len(record["input_ids"]) for record in records], MAX_LENGTH)
+    return [[records[number]["id"] for number, _, _ in row] for row in rows]
+
+
+def make_data(
+    folder: Path, samples: int, shards: int, form: str = "tfrecord", first: int = 0, tokens: Any = tokens_of
+) -> Path:
     """Shards of unequal size whose rows are functions of their ids, which begin with `first`."""
     folder.mkdir()
     numbers = list(range(first, first + samples))
@@ -80,7 +96,7 @@ def make_data(folder: Path, samples: int, shards: int, form: str = "tfrecord", f
             form,
             folder / f"part-{shard}",
             (
-                {"id": n, "input_ids": tokens_of(n).tolist(), "attention_mask": [1] * len(tokens_of(n))}
+                {"id": n, "input_ids": tokens(n).tolist(), "attention_mask": [1] * len(tokens(n))}
                 for n in numbers[begin:end]
             ),
         )
@@ -160,7 +176,7 @@ def trials(args: argparse.Namespace, home: Path, data: Data, evaluation: Path) -
         folder.mkdir()
         try:
             steps, proof = unbroken.run(wanted)
-            trial = Trial(wanted, folder, data, evaluation, SAMPLES, EVAL_SAMPLES)
+            trial = Trial(wanted, folder, data, evaluation, len(KNOWN), EVAL_SAMPLES)
             result = trial.run(steps, proof)
         except checks.Wrong as error:
             failed.append(number)

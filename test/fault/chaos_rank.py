@@ -155,6 +155,9 @@ def run(spec: Spec, rank: int, board: Board) -> None:
             batch = next(batches)
             if spec.tokens_only:
                 batch["id"] = ids_of(batch["input_ids"])
+            if ROWS:
+                batch["id"] = np.array([ROWS[number] for number in batch["id"].tolist()])
+                check_borders(batch)
             check_rows(batch, KNOWN)
             os.write(ids_file, np.array([step + 1, micro, *batch["id"]], np.int64).tobytes())
             board.advance(rank)
@@ -180,8 +183,34 @@ def loader_accum(spec: Spec) -> int:
 
 
 KNOWN: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+# Of packed data: where the documents of each row begin and end, and the row of a first document.
+BORDERS: list[list[int]] = []
+ROWS: dict[int, int] = {}
 
 
 def know(samples: int) -> None:
     """Before the fork: the tokens of every id."""
     KNOWN[:] = [tokens_of(number) for number in range(samples)]
+
+
+def know_rows(rows: list[list[int]]) -> None:
+    """Of packed data, by its rows' documents: a row's id is its number, known by its first document."""
+    KNOWN[:] = [np.concatenate([document(number) for number in row]) for row in rows]
+    BORDERS[:] = [[0, *np.cumsum([len(document(number)) for number in row]).tolist()] for row in rows]
+    ROWS.update({row[0]: number for number, row in enumerate(rows)})
+
+
+def document(number: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """20 to 270 tokens: some rows hold many of them."""
+    return tokens_of(number)[: 20 + number * 37 % 251]
+
+
+def check_borders(batch: dict[str, Any]) -> None:
+    """Documents of packed rows begin where they should."""
+    wanted = [0]
+    for row, number in enumerate(batch["id"]):
+        ends = {*BORDERS[int(number)][1:], MAX_LENGTH}
+        wanted += [row * MAX_LENGTH + end for end in sorted(ends)]
+    found = batch["cu_seqlens"]
+    if found[: len(wanted)].tolist() != wanted or (found[len(wanted) :] != wanted[-1]).any():
+        raise RuntimeError(f"documents begin at {found.tolist()}, expected {wanted}")

@@ -47,10 +47,12 @@ class Data:
     path: str | None
     mix: dict[str, Any] | None = None
     tokens_only: bool = False
+    packed: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
-        return {} if self.mix is None else {"mix": self.mix}
+        rule = {"sample_rule": "pack"} if self.packed else {}
+        return rule if self.mix is None else {"mix": self.mix}
 
 
 @dataclass(frozen=True)
@@ -427,7 +429,9 @@ class Trial:
         if left:
             raise Wrong("left behind:\n" + "\n".join(left))
         # A builder that was killed leaves a temporary file, which a later builder removes when it is a day old.
-        known = ("shards.bin", "manifest.json", "blocks", "blocks/*.bin", ".*.tmp-*", "blocks/.*.tmp-*")
+        known = ["shards.bin", "manifest.json", "blocks", "blocks/*.bin", ".*.tmp-*", "blocks/.*.tmp-*"]
+        if self.data.packed:
+            known += ["views", "views/*", "views/*/*.bin", "views/*/.*.tmp-*"]
         index = self.folder / "index"
         stray = set(index.rglob("*")) - {path for pattern in known for path in index.glob(pattern)}
         if stray:

@@ -30,9 +30,11 @@ def test_short_chaos() -> None:
     assert counts["trials"] >= 3 and counts["blows"] >= 3
 
 
-@pytest.mark.parametrize("name", ["jsonl", "parquet", "hdf5", "zarr", "mds", "webdataset", "megatron", "mixture"])
+@pytest.mark.parametrize(
+    "name", ["jsonl", "parquet", "hdf5", "zarr", "mds", "webdataset", "megatron", "mixture", "packed"]
+)
 def test_chaos_over_every_format(name: str) -> None:
-    """The same blows over data of each format, and over three of them mixed."""
+    """The same blows over data of each format, and over three of them mixed, and packed."""
     command = [sys.executable, str(HERE / "chaos.py"), "--seed", "6", "--trials", "2", "--format", name]
     done = subprocess.run([*command, "--no-start-limit"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
