@@ -288,3 +288,21 @@ def test_a_null_inside_a_list_is_an_error_of_its_record(run_dir: Path, tmp_path:
     ):
         list(loader)
     assert caught.value.code == "ATH_RECORD_MALFORMED"
+
+
+def test_a_page_larger_than_what_reads_had_room_for_in_extents_of_whole_shards(run_dir: Path, tmp_path: Path) -> None:
+    rows, width = 3000, 2048
+    values = np.arange(rows * width, dtype=np.int64)
+    other = pa.array(np.zeros(rows * width, np.int64))
+    ends = pa.array(np.arange(0, rows * width + 1, width, dtype=np.int32))
+    lists = {"ids": pa.array(values), "other": other}
+    table = pa.table({name: pa.ListArray.from_arrays(ends, column) for name, column in lists.items()})
+    pq.write_table(
+        table, tmp_path / "a.parquet", data_page_size=1 << 30, write_batch_size=rows, compression="none", use_dictionary=False
+    )
+    options: dict[str, Any] = {"batch_size": 100, "max_length": 2, "columns": ["ids"], "shuffle": "none"}
+    with Loader(str(tmp_path), unit="shard", **options) as loader:
+        found = [int(row[0]) for batch in loader for row in batch["ids"]]
+    assert found == list(range(0, rows * width, width))
+    manifest = json.loads((tmp_path / ".athanor" / "manifest.json").read_text())
+    assert rows * width * 8 < manifest["largestBlock"]["ids"] < rows * width * 8 + 100_000

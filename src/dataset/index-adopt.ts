@@ -71,9 +71,13 @@ export async function adoptIndex(
     progress?.(number + 1, index.shards.length, row.path);
   }
   if (adopted > 0) {
-    const { format, fingerprint, totals, schema, ignored, past, missing } = index;
+    const { format, fingerprint, totals, schema, ignored, past, missing, largestBlock } = index;
     await writer.prepare();
-    const others = { ...(past.length > 0 && { past }), ...(missing && { missing }) };
+    const others = {
+      ...(past.length > 0 && { past }),
+      ...(missing && { missing }),
+      ...(largestBlock && { largestBlock }),
+    };
     await writer.publish({ version: INDEX_VERSION, format, fingerprint, totals, schema, ignored, ...others }, shards);
   }
   return { index: { ...index, shards, shardTable: (shard) => index.shardTable(shard) }, adopted };

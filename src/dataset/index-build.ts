@@ -21,6 +21,7 @@ import { StoredIndex, readIndex, readTable } from "./index-read.ts";
 import { IndexWriter } from "./index-write.ts";
 import { judgeOf } from "./judge.ts";
 import type { Judge } from "./judge.ts";
+import { LargestBlock } from "./largest-block.ts";
 import { MissingCount, refuseMissing } from "./missing-chunks.ts";
 import { isKnownNonData } from "./non-data.ts";
 import { pastOf, totalsOf } from "./past.ts";
@@ -118,12 +119,14 @@ async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
   const tables = new Map<string, ShardTable>();
   const schema = new SchemaMerge(root);
   const missing = new MissingCount();
+  const largest = new LargestBlock();
   const rows = new Map(kept.map((row) => [row.path, row]));
   const formats = new Map(kept.map((row) => [row.path, work.format!]));
   for (const row of kept) {
     const stored = await readTable(storage, indexDir, row);
     schema.add(row.path, stored.schema);
     missing.add(row.path, stored.meta);
+    largest.add(stored.table, stored.meta);
   }
   const judge = await judgeOf(work.found, storage, kept.length > 0 ? work.format : undefined);
   for await (const shard of scanAll(root, fresh, ignored, judge, options)) {
@@ -131,6 +134,7 @@ async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
     rows.set(shard.row.path, shard.row);
     schema.add(shard.row.path, shard.table.schema);
     missing.add(shard.row.path, shard.table.meta);
+    largest.add(shard.table.table, shard.table.meta);
     if (writer === undefined) tables.set(shard.row.path, shard.table);
     else await writer.writeTable(shard.table);
   }
@@ -149,6 +153,7 @@ async function make(work: Work, options: BuildOptions): Promise<DatasetIndex> {
     totals: totalsOf(shards),
     schema: schema.result(),
     ignored: ignored.sort((a, b) => Buffer.compare(Buffer.from(a.path), Buffer.from(b.path))),
+    largestBlock: largest.found,
     ...(past.length > 0 ? { past } : {}),
     ...(missing.found === undefined ? {} : { missing: missing.found }),
   };

@@ -24,6 +24,7 @@ import { createHash } from "node:crypto";
 import { crc32c } from "../base/crc32c.ts";
 import type { BlockTable, Encoding, Schema } from "../formats/types.ts";
 import { IndexCorrupt } from "./errors.ts";
+import type { BytesByField } from "./largest-block.ts";
 import type { DatasetIndex, IgnoredFile, MissingChunks, PastSet, ShardRow, StoredTable } from "./types.ts";
 
 export const INDEX_VERSION = 2;
@@ -47,6 +48,8 @@ export interface Manifest {
   totals: DatasetIndex["totals"];
   schema: Schema;
   ignored: IgnoredFile[];
+  /** Absent in an index that was made before it was kept. */
+  largestBlock?: BytesByField;
   /** Absent where no shard was ever appended. */
   past?: PastSet[];
   /** Absent where all chunks of arrays are there. */

@@ -15,6 +15,7 @@ import { discover } from "./discover.ts";
 import { IndexCorrupt, IndexStale, indexCommand } from "./errors.ts";
 import { decodeShards, decodeTable, tableName } from "./index-layout.ts";
 import type { Manifest, ShardTable } from "./index-layout.ts";
+import type { BytesByField } from "./largest-block.ts";
 import { isKnownNonData } from "./non-data.ts";
 import type { DatasetIndex, IgnoredFile, MissingChunks, PastSet, ShardRow } from "./types.ts";
 
@@ -99,6 +100,7 @@ export class StoredIndex implements DatasetIndex {
   readonly fingerprint: string;
   readonly past: PastSet[];
   readonly missing: MissingChunks | undefined;
+  readonly largestBlock: BytesByField | undefined;
   private readonly load: (shard: ShardRow) => Promise<ShardTable>;
   private readonly tables = new Map<number, Promise<ShardTable>>();
 
@@ -113,6 +115,7 @@ export class StoredIndex implements DatasetIndex {
     this.fingerprint = manifest.fingerprint;
     this.past = manifest.past ?? [];
     this.missing = manifest.missing;
+    this.largestBlock = manifest.largestBlock;
     this.load = load;
   }
 

@@ -61,6 +61,7 @@ function facts({
   format,
   ignored,
   schema,
-}: DatasetIndex): Pick<DatasetIndex, "root" | "folder" | "format" | "ignored" | "schema"> {
-  return { root, folder, format, ignored, schema };
+  largestBlock,
+}: DatasetIndex): Pick<DatasetIndex, "root" | "folder" | "format" | "ignored" | "schema" | "largestBlock"> {
+  return { root, folder, format, ignored, schema, largestBlock };
 }

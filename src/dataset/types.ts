@@ -1,5 +1,6 @@
 /** Data set: shards that share a schema, and the index that knows them (design §4.3). */
 import type { BlockSamples, BlockTable, Encoding, Schema, ShardFile, ShardMeta } from "../formats/types.ts";
+import type { BytesByField } from "./largest-block.ts";
 
 export interface ShardRow {
   /** Relative to the root, `/` between parts. */
@@ -74,6 +75,8 @@ export interface DatasetIndex {
   fingerprint: string;
   /** What it was before shards were appended, the newest last. */
   past: PastSet[];
+  /** Undefined: not known. */
+  largestBlock?: BytesByField | undefined;
   /** Undefined: none. They read as fill values. */
   missing?: MissingChunks | undefined;
   /** The block table of one shard with what belongs to it; read when first asked for, then kept. */

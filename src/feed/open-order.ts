@@ -3,6 +3,7 @@
  * begun anew, and ranks come back some steps apart. A run takes memory for those only that it serves.
  */
 import { extents } from "../dataset/extents.ts";
+import { LargestBlock, largestBlock } from "../dataset/largest-block.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import { BLOCK_BYTES } from "../formats/types.ts";
 import { resolvedEntry } from "../order/job.ts";
@@ -16,7 +17,6 @@ import type { Storage } from "../storage/types.ts";
 import { newClocks } from "../telemetry/clocks.ts";
 import type { ViewLayout } from "./columns.ts";
 import type { GroupView } from "./group.ts";
-import { align } from "./memory.ts";
 import type { NamedIndex, SourceViews } from "./order-view.ts";
 import { Source } from "./source.ts";
 
@@ -47,7 +47,7 @@ export async function openOrder(
       const source = new Source(index, table, name, storage, clocks, features);
       // A block of tokens ends with its last sample: where it is not known, that one is taken to be as long as samples may be.
       const beyond = index.cut?.recordAt === undefined ? 0 : longestSample(layout);
-      const largestBlockBytes = (await largestBlock(index, resolved.extentBlocks)) + beyond;
+      const largestBlockBytes = (await largestBlockOf(index, resolved.extentBlocks, features)) + beyond;
       return { number, view, extents: table, resolved, source, largestBlockBytes };
     }),
   );
@@ -79,20 +79,21 @@ function refuse(name: string, at: number, position: number): never {
   );
 }
 
-/** Bytes of the largest block. Extents of whole runs need no block tables: there it is not known, and taken as usual. */
-async function largestBlock(index: DatasetIndex, extentBlocks: number): Promise<number> {
-  let most = BLOCK_BYTES;
-  if (extentBlocks === 0 || extentBlocks >= RUN_BLOCKS) return most;
+/**
+ * Bytes of the largest block in the view, of the index, else of the block tables. Extents of whole runs and shards need none of those,
+ * which may be many: there what no index says is taken as usual.
+ */
+async function largestBlockOf(
+  index: DatasetIndex,
+  extentBlocks: number,
+  features: ReadonlySet<string>,
+): Promise<number> {
+  if (index.largestBlock !== undefined) return Math.max(BLOCK_BYTES, largestBlock(index.largestBlock, features));
+  if (extentBlocks === 0 || extentBlocks >= RUN_BLOCKS) return BLOCK_BYTES;
+  const largest = new LargestBlock();
   for (let shard = 0; shard < index.shards.length; shard++) {
-    const { table } = await index.shardTable(shard);
-    for (let block = 0; block < table.blocks; block++) {
-      let bytes = 0;
-      // Pieces may begin at multiples of 64 only.
-      for (let s = table.segmentStart[block]!; s < table.segmentStart[block + 1]!; s++) {
-        bytes += align(table.segmentLength[s]!, 64);
-      }
-      most = Math.max(most, bytes);
-    }
+    const { table, meta } = await index.shardTable(shard);
+    largest.add(table, meta);
   }
-  return most;
+  return Math.max(BLOCK_BYTES, largestBlock(largest.found, features));
 }
