@@ -99,3 +99,51 @@ test("an HDF5 file that is replaced while it is open: rows of the other file", a
     remove(other);
   }
 });
+
+test("Zarr chunks that are written anew under their sizes, in place or under the name of the old ones", async () => {
+  const rows = 2000;
+  const plain = [
+    { name: "id", type: "<i4", chunkRows: 100 } as const,
+    { name: "input_ids", type: "<i4", width: 4, chunkRows: 100 } as const,
+  ];
+  for (const how of ["in place", "renamed"] as const) {
+    for (const when of ["before the first read", "while it is open"] as const) {
+      const folder = writeZarr(rows, plain);
+      const options = { seed: 5n, globalBatch: 20, shuffle: "none", shuffleMemory: 1 } as const;
+      const change = (): void => {
+        for (let chunk = 0; chunk < rows / 100; chunk++) {
+          const path = join(folder, "a.zarr", "id", `${chunk}`);
+          const bytes = new Uint8Array(Int32Array.from({ length: 100 }, () => -1).buffer);
+          writeFileSync(how === "renamed" ? `${path}.new` : path, bytes);
+          if (how === "renamed") renameSync(`${path}.new`, path);
+        }
+      };
+      const rig = await Rig.open(folder, options, { batch: 20, world: 1 });
+      try {
+        const client = rig.client({ rank: 0 });
+        if (when === "while it is open") await client.batch(0, 60_000);
+        change();
+        let refused: unknown;
+        const ids: number[] = [];
+        for (let step = 0; step < rows / 20 && refused === undefined; step++) {
+          await client.batch(step, 60_000).then(
+            (batch) => ids.push(...batch.ids),
+            (error: unknown) => (refused = error),
+          );
+        }
+        assert.ok(
+          ids.every((id, i) => id === i),
+          "rows of the other chunks",
+        );
+        // A file that another took the name of goes on as it was (its descriptor holds the old bytes, decision 0012), and
+        // what was read ahead of the change is right.
+        const whole = refused === undefined && ids.length === rows;
+        if (how === "in place" && when === "before the first read") assert.ok(!whole);
+        if (!whole) assert.equal((refused as { code?: string } | undefined)?.code, "ATH_SHARD_CHANGED");
+      } finally {
+        await rig.close();
+        remove(folder);
+      }
+    }
+  }
+});
