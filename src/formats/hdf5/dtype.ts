@@ -46,6 +46,8 @@ export interface NumberReading {
   signed: boolean;
   /** An enum of FALSE and TRUE. */
   bool: boolean;
+  /** The upper half of a float32, not a float16. */
+  bfloat16?: true;
 }
 
 export type Reading =
@@ -76,6 +78,13 @@ export function readingOf(dtype: Dtype): Reading | undefined {
     default:
       return undefined;
   }
+}
+
+/** The same for numbers that are stored as bfloat16. */
+export function asBfloat16(reading: Reading): Reading {
+  return reading.how === "list"
+    ? { how: "list", item: { ...reading.item, bfloat16: true } }
+    : ({ ...reading, bfloat16: true } as Reading);
 }
 
 export function kindOf(reading: Reading): ValueKind {

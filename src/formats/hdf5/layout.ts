@@ -11,8 +11,9 @@
 import { Unsupported, ShardInvalid, RecordTooLong } from "../errors.ts";
 import { BLOCK_BYTES, type ValueKind } from "../types.ts";
 import type { DirectSpec } from "./direct.ts";
-import { dtypeName, kindOf, readingOf, type Reading } from "./dtype.ts";
+import { asBfloat16, dtypeName, kindOf, readingOf, type Reading } from "./dtype.ts";
 import type { DatasetInfo, Library } from "./library.ts";
+import { numberForm, type NumberForm } from "./number-form.ts";
 import { checkParts, type Part } from "./parts.ts";
 
 export interface Hdf5Field {
@@ -43,6 +44,8 @@ export interface Hdf5Layout {
   blockRows: number;
   /** Other files that hold some of the values. */
   parts: readonly Part[];
+  /** What is no field, and why, the first MAX_LEFT by name. */
+  left: { readonly [name: string]: string };
 }
 
 interface Found {
@@ -52,6 +55,7 @@ interface Found {
 
 /** More are no data set but an attack on memory. */
 const MAX_OBJECTS = 100_000;
+const MAX_LEFT = 512;
 const MAX_CHUNK_BYTES = 64 * 1024 * 1024;
 const MAX_ROW_BYTES = 64 * 1024 * 1024;
 /** A chunk of more rows is cut into several blocks: each decompresses it again. */
@@ -70,28 +74,31 @@ const FLETCHER32 = 3;
 const BUILT_IN = new Set([DEFLATE, SHUFFLE, FLETCHER32, 6]);
 
 export function layoutOf(library: Library, id: bigint, file: string, fileSize: number): Hdf5Layout {
-  const { found, others } = datasetsOf(library, id, file);
+  const { found, left } = datasetsOf(library, id, file);
   const usable: Hdf5Field[] = [];
   let empty = 0;
   for (const { name, info } of found) {
     if (info.shape === null) empty++;
-    else if (info.shape.length === 0) others.push(`${name} (scalar)`);
+    else if (info.shape.length === 0) left.set(name, "is a scalar");
     else {
-      const field = fieldOf(name, info, info.shape);
-      if (field === undefined) others.push(`${name} (${dtypeName(info)})`);
+      const field = fieldOf(name, info, info.shape, () => formOf(library, id, file, name));
+      if (typeof field === "string") left.set(name, field);
       else usable.push(field);
     }
   }
   if (usable.length === 0 && empty === 0) {
-    const has = others.length === 0 ? "none at all" : others.slice(0, 5).join(", ");
+    const has = [...left].slice(0, 5).map(([name, why]) => `${name}, which ${why}`);
     throw new Unsupported(
-      `no dataset has rows of numbers or text; found ${has}`,
+      `no dataset has rows of numbers or text; found ${has.join("; ") || "none at all"}`,
       { file },
       "store one row a record, in datasets of the same first dimension",
     );
   }
   const rows = commonRows(usable);
   const fields = usable.filter(({ shape }) => shape[0] === rows).sort((a, b) => (a.name < b.name ? -1 : 1));
+  for (const { name, shape } of usable) {
+    if (shape[0] !== rows) left.set(name, `has ${shape[0]} rows, and the datasets that records are made of ${rows}`);
+  }
   const infos = new Map(found.map(({ name, info }) => [name, info]));
   const parts: Part[] = [];
   for (const field of fields) {
@@ -111,13 +118,14 @@ export function layoutOf(library: Library, id: bigint, file: string, fileSize: n
       "the file is damaged: write it again",
     );
   }
-  return { rows, fields, blockRows: blockRowsOf(fields), parts };
+  const some = [...left].sort(([a], [b]) => (a < b ? -1 : 1)).slice(0, MAX_LEFT);
+  return { rows, fields, blockRows: blockRowsOf(fields), parts, left: Object.fromEntries(some) };
 }
 
-/** All datasets below the root, each group once. */
-function datasetsOf(library: Library, id: bigint, file: string): { found: Found[]; others: string[] } {
+/** All datasets below the root, each group once; `left`: what is none, and why. */
+function datasetsOf(library: Library, id: bigint, file: string): { found: Found[]; left: Map<string, string> } {
   const found: Found[] = [];
-  const others: string[] = [];
+  const left = new Map<string, string>();
   const seen = new Set<string>();
   const groups = [""];
   let objects = 0;
@@ -134,19 +142,30 @@ function datasetsOf(library: Library, id: bigint, file: string): { found: Found[
       const type = library.call((h5) => h5.get_type(id, `/${name}`));
       if (type === 0) groups.push(name);
       else if (type === 1) found.push({ name, info: library.call((h5) => h5.get_dataset_metadata(id, `/${name}`)) });
-      else if (type !== 2) others.push(`${name} (link that leads nowhere in this file)`);
+      else if (type !== 2) left.set(name, "is a link that leads nowhere in this file");
     }
   }
-  return { found, others };
+  return { found, left };
 }
 
-function fieldOf(name: string, info: DatasetInfo, shape: readonly number[]): Hdf5Field | undefined {
-  const reading = readingOf(info);
-  if (reading === undefined) return undefined;
+/** Or why it is none. */
+function fieldOf(
+  name: string,
+  info: DatasetInfo,
+  shape: readonly number[],
+  form: () => NumberForm | undefined,
+): Hdf5Field | string {
+  let reading = readingOf(info);
+  if (reading === undefined) return `holds values of type ${dtypeName(info)}`;
+  if (reading.how !== "text" && reading.how !== "fixed") {
+    const found = form();
+    if (found === "other") return "holds integers of fewer bits than their bytes have, or floats that are not IEEE 754";
+    if (found === "bfloat16") reading = asBfloat16(reading);
+  }
   const elements = shape.slice(1).reduce((product, n) => product * n, 1);
   const single = reading.how === "text" || reading.how === "list" || reading.how === "fixed";
   // A list of strings has no column of its own kind.
-  if (single && elements !== 1) return undefined;
+  if (single && elements !== 1) return "holds several texts or lists a row";
   const perRow = reading.how === "int" || reading.how === "float" ? elements * reading.values : elements;
   return {
     name,
@@ -160,6 +179,11 @@ function fieldOf(name: string, info: DatasetInfo, shape: readonly number[]): Hdf
     direct: undefined,
     checksum: false,
   };
+}
+
+function formOf(library: Library, id: bigint, file: string, name: string): NumberForm | undefined {
+  const reference = Buffer.from(Array.from(library.call((h5) => h5.create_object_reference(id, `/${name}`))));
+  return reference.length < 8 ? undefined : numberForm(file, reference.readBigUInt64LE(0));
 }
 
 /** The first dimension with most values; the larger one if equal. */
@@ -197,10 +221,10 @@ function directOf(
   const [shuffle, deflate] = [filters.includes(SHUFFLE), filters.includes(DEFLATE)];
   const known = [...(shuffle ? [SHUFFLE] : []), ...(deflate ? [DEFLATE] : [])];
   if (filters.join() !== known.join()) return undefined;
-  const { how, size, signed, bool } = reading;
+  const { how, size, signed, bool, bfloat16 } = reading;
   return {
     kind,
-    reading: { how, size, signed, bool },
+    reading: { how, size, signed, bool, ...(bfloat16 && { bfloat16 }) },
     perRow,
     rowBytes,
     chunkRows: chunks === null ? 0 : chunkRows,

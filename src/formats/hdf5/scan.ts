@@ -14,7 +14,7 @@ import { layoutAt, rowsAt } from "./reader.ts";
 export async function* scan({ object }: ShardFiles, { progress }: IndexOptions): AsyncGenerator<ScannedBlock, ScanEnd> {
   const path = object.uri;
   const layout = await layoutAt(path);
-  const { rows, fields, blockRows, parts } = layout;
+  const { rows, fields, blockRows, parts, left } = layout;
   const names = fields.map(({ name }) => name);
   const direct = fields.map(({ direct: spec }) => spec ?? null);
   // Of the values, not of the bytes: those are read by the library, and a copy by h5repack is the same data.
@@ -37,6 +37,7 @@ export async function* scan({ object }: ShardFiles, { progress }: IndexOptions):
     encoding: "plain",
     crc32c: crc,
     meta: { rows, names, fields: names, direct, ...(parts.length > 0 && { parts }) },
+    notColumns: left,
   };
 }
 

@@ -88,11 +88,18 @@ function ints(
   }
 }
 
-function floats(heap: Uint8Array, at: number, count: number, { size }: NumberReading): Float32Array | Float64Array {
+function floats(
+  heap: Uint8Array,
+  at: number,
+  count: number,
+  { size, bfloat16 }: NumberReading,
+): Float32Array | Float64Array {
   const begin = heap.byteOffset + at;
   if (size === 4) return new Float32Array(heap.buffer, begin, count).slice();
   if (size === 8) return new Float64Array(heap.buffer, begin, count).slice();
-  return Float32Array.from(new Uint16Array(heap.buffer, begin, count), halfToFloat);
+  const halves = new Uint16Array(heap.buffer, begin, count);
+  if (bfloat16 !== true) return Float32Array.from(halves, halfToFloat);
+  return new Float32Array(Uint32Array.from(halves, (bits) => bits << 16).buffer);
 }
 
 function halfToFloat(bits: number): number {

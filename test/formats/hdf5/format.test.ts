@@ -169,3 +169,33 @@ test("an unknown filter is named before the first value", async () => {
     /dataset \/x: HDF5 filter 32024 \(.*\) is not available/,
   );
 });
+
+for (const name of ["forms0", "forms1"]) {
+  test(`${name}.h5: bfloat16 is not read as float16, other forms of numbers are no columns, and what is left out is told of`, async () => {
+    const { blocks, end } = await checkShard(hdf5, hdf5Shard(`${name}.h5`));
+    const records = recordsOf(blocks) as { [field: string]: Json }[];
+    const narrow = [1, -2.5, 0.15625, { float: "Infinity" }, 65280, 2.9907629905160607e38];
+    assert.deepEqual(Object.keys(records[0]!), ["array", "bfloat", "ints", "named", "plain16", "plain32", "plain64"]);
+    for (const [i, value] of narrow.entries()) {
+      assert.deepEqual(records[i], {
+        ...records[i],
+        array: [value, value],
+        bfloat: value,
+        named: value,
+        ints: [2 * i, 2 * i + 1],
+      });
+    }
+    assert.deepEqual(
+      records.map(({ plain16 }) => plain16),
+      [1, -2.5, 0.15625, 60000, 60000, 60000],
+    );
+    const odd = "holds integers of fewer bits than their bytes have, or floats that are not IEEE 754";
+    assert.deepEqual(end.notColumns, {
+      alone: "is a scalar",
+      float24: odd,
+      int12: odd,
+      other_rows: "has 3 rows, and the datasets that records are made of 6",
+      pair: "holds values of type compound",
+    });
+  });
+}
