@@ -123,7 +123,7 @@ function rowIndex(index: DatasetIndex, view: ViewRows, storage: Storage): Datase
     const largestBlock = rows.reduce((most, count) => Math.max(most, count), 0);
     return { ...row, records: sum(runRecords), tokens: view.shardTokens[shard]!, largestBlock, runRecords };
   });
-  const { root, format, ignored, schema, fingerprint, folder, missing } = index;
+  const { root, format, ignored, schema, fingerprint, folder, missing, largestBlock } = index;
   return {
     root,
     format,
@@ -132,6 +132,7 @@ function rowIndex(index: DatasetIndex, view: ViewRows, storage: Storage): Datase
     fingerprint,
     folder,
     missing,
+    largestBlock,
     past: [],
     shards,
     totals: totalsOf(shards),
