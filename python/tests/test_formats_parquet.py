@@ -298,7 +298,12 @@ def test_a_page_larger_than_what_reads_had_room_for_in_extents_of_whole_shards(r
     lists = {"ids": pa.array(values), "other": other}
     table = pa.table({name: pa.ListArray.from_arrays(ends, column) for name, column in lists.items()})
     pq.write_table(
-        table, tmp_path / "a.parquet", data_page_size=1 << 30, write_batch_size=rows, compression="none", use_dictionary=False
+        table,
+        tmp_path / "a.parquet",
+        data_page_size=1 << 30,
+        write_batch_size=rows,
+        compression="none",
+        use_dictionary=False,
     )
     options: dict[str, Any] = {"batch_size": 100, "max_length": 2, "columns": ["ids"], "shuffle": "none"}
     with Loader(str(tmp_path), unit="shard", **options) as loader:
