@@ -1,6 +1,6 @@
 // What column formats ask of the feed that TFRecord never did: blocks of several segments, and segments that blocks share.
 import assert from "node:assert/strict";
-import { mkdtempSync, renameSync } from "node:fs";
+import { mkdtempSync, renameSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
