@@ -56,7 +56,7 @@ test("chunks are found among what the library read, and give its values, in all 
       assert.equal(places?.length, 2 * chunks);
       const memory = new Uint8Array(new SharedArrayBuffer(64 * 1024));
       const segments = stored.map((_, i): PlacedSegment => {
-        const [offset, length] = [places![2 * i]!, places![2 * i + 1]!];
+        const [offset, length] = [places[2 * i]!, places[2 * i + 1]!];
         const bytes = memory.subarray(i * 512, i * 512 + length);
         bytes.set(reads.find((read) => read.offset === offset)!.bytes.subarray(0, length));
         return { file: 0, offset, length, field: 1, bytes };
