@@ -1,5 +1,6 @@
 /**
- * Dense: a column whose values lie between others (`Column.starts`) as one whose values lie one behind another.
+ * Dense: a column whose values lie between others (`Column.starts`) as one whose values lie one behind another, and one whose
+ * integers are bytes as one of 32 bits.
  *
  * @example
  * const { values, ends } = dense(column);
@@ -9,6 +10,13 @@ import type { Column } from "./types.ts";
 /** Where the values of record i begin. */
 export function startOf({ starts, ends }: Pick<Column, "starts" | "ends">, i: number): number {
   return starts === undefined ? (i === 0 ? 0 : ends[i - 1]!) : starts[i]!;
+}
+
+/** Integers of 8 bits made i32. */
+export function widened(column: Column): Column {
+  const { kind, values } = column;
+  if (kind !== "int64" || values.BYTES_PER_ELEMENT !== 1) return column;
+  return { ...column, values: new Int32Array(values as Int8Array) };
 }
 
 export function dense(column: Column): Column {

@@ -8,7 +8,7 @@
  * const { rows, truncated, faults } = storeRows(memory.buffer, columns, block, request);
  */
 import type { AthanorError } from "../base/errors.ts";
-import { dense, startOf } from "./dense.ts";
+import { dense, startOf, widened } from "./dense.ts";
 import { valueMissing, ValueRange } from "./errors.ts";
 import { prefixCounter } from "./prefix.ts";
 import { ROW_HEADER_BYTES, type BlockColumns, type BlockSamples, type Column, type StoredColumn } from "./types.ts";
@@ -97,9 +97,7 @@ function fitting(column: Column, storage: StoredColumn["storage"]): Column {
   const asStored =
     storage === "f32" ? values instanceof Float32Array : storage === "i32" && values instanceof Int32Array;
   if (asStored) return column;
-  const packed = starts === undefined ? column : dense(column);
-  const small = packed.values instanceof Int8Array || packed.values instanceof Uint8Array;
-  return small ? { ...packed, values: new Int32Array(packed.values as Int8Array) } : packed;
+  return widened(starts === undefined ? column : dense(column));
 }
 
 const CUT = Symbol("cut");

@@ -100,7 +100,21 @@ function widened(words: Int32Array): BigInt64Array {
 /** The first of [from, to) that is no token id; −1: all are. */
 export function firstBad(values: TokenValues, from: number, to: number): number {
   if (values instanceof Int32Array) {
-    for (let at = from; at < to; at++) if (values[at]! < 0) return at;
+    let at = from;
+    // Eight at a time: nearly all shards have none.
+    for (; at + 8 <= to; at += 8) {
+      const signs =
+        values[at]! |
+        values[at + 1]! |
+        values[at + 2]! |
+        values[at + 3]! |
+        values[at + 4]! |
+        values[at + 5]! |
+        values[at + 6]! |
+        values[at + 7]!;
+      if (signs < 0) break;
+    }
+    for (; at < to; at++) if (values[at]! < 0) return at;
     return -1;
   }
   const words = new Int32Array(values.buffer, values.byteOffset, values.length * 2);

@@ -6,7 +6,7 @@
  * const { blocks, end } = await checkShard(jsonl, shardOf("a.jsonl", bytes));
  */
 import assert from "node:assert/strict";
-import { dense } from "../../src/formats/dense.ts";
+import { dense, widened } from "../../src/formats/dense.ts";
 import { gunzipSync, inflateSync } from "node:zlib";
 import { AthanorError } from "../../src/base/errors.ts";
 import { ZstdStream } from "../../src/formats/codecs/zstd-stream.ts";
@@ -247,16 +247,14 @@ export function rawOf(
 /** Values that were left in the bytes of the block, as those that were copied out. */
 export function copied({ fields, faults }: BlockColumns): BlockColumns {
   const all = [...fields].map(([name, column]) => {
-    const { starts, ends, kind, values } = column;
+    const { starts, ends, values } = column;
     for (const [i, start] of (starts ?? []).entries()) {
       assert.ok(
         start <= ends[i]! && ends[i]! <= values.length,
         `field ${name}, record ${i}: values ${start} to ${ends[i]}`,
       );
     }
-    const packed = dense(column);
-    const small = kind === "int64" && packed.values.BYTES_PER_ELEMENT === 1;
-    return [name, small ? { ...packed, values: new Int32Array(packed.values as Int8Array) } : packed] as const;
+    return [name, widened(dense(column))] as const;
   });
   return { fields: new Map(all), faults };
 }

@@ -1,4 +1,5 @@
 /** Scan: the blocks of a Zarr folder in order of their rows, each with its bytes read and its columns decoded. */
+import { widened } from "../dense.ts";
 import { indexColumns } from "../index-columns.ts";
 import type { ColumnFormat, IndexOptions, ScanEnd, ScannedBlock, ShardFiles } from "../types.ts";
 import { BlockPlan, type PlannedSegment } from "./blocks.ts";
@@ -27,7 +28,8 @@ export async function* scan(shard: ShardFiles, { progress }: IndexOptions): Asyn
     const segments = block.segments.map((segment): UnitSegment => ({ ...segment, bytes: bytes.get(keyOf(segment))! }));
     const records = block.to - block.from;
     const raw = { file, block: number++, firstRecord: block.from, records, segments, meta, checkCrc: true };
-    const found = await columns(raw, meta.fields);
+    const { fields, faults } = await columns(raw, meta.fields);
+    const found = { fields: new Map([...fields].map(([name, column]) => [name, widened(column)])), faults };
     progress?.(read);
     yield {
       records,

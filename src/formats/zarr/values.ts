@@ -21,7 +21,8 @@ export function numbers(
   const { size } = array.type;
   const data = new Uint8Array(records * perRow * size);
   for (const unit of units) place(array, unit, data, firstRecord, perRow, fill);
-  const ends = Uint32Array.from({ length: records }, (_, i) => (i + 1) * perRow);
+  const ends = new Uint32Array(records);
+  for (let i = 0; i < records; i++) ends[i] = (i + 1) * perRow;
   const { values, tooLarge } = typed(array.type, data);
   return {
     column: {
@@ -93,9 +94,9 @@ function typed({ kind, size }: DataType, data: Uint8Array): { values: Column["va
     case "b1":
       return of(Int32Array.from(data, (byte) => (byte === 0 ? 0 : 1)));
     case "u1":
-      return of(new Int32Array(data));
+      return of(data);
     case "i1":
-      return of(new Int32Array(new Int8Array(buffer)));
+      return of(new Int8Array(buffer));
     case "i2":
       return of(new Int32Array(new Int16Array(buffer)));
     case "u2":
