@@ -36,8 +36,8 @@ export class AddedTokens {
     this.first = units.length === 0 ? undefined : new RegExp(`[${units.join("")}]`, "g");
   }
 
-  /** Cuts a text at the tokens in it. False: was stopped. */
-  cut(text: string, take: TakePiece): boolean {
+  /** Cuts a text at the tokens in it, but for those that begin where `literal` says. False: was stopped. */
+  cut(text: string, take: TakePiece, literal?: (at: number) => boolean): boolean {
     const { first } = this;
     if (first === undefined) return text === "" || take(-1, 0, text.length);
     let done = 0;
@@ -51,6 +51,7 @@ export class AddedTokens {
         continue;
       }
       at = found.to;
+      if (literal?.(found.from) === true) continue;
       const piece = this.accept(text, found, done);
       if (piece === undefined) continue;
       if (piece.from > done && !take(-1, done, piece.from)) return false;

@@ -6,10 +6,11 @@
  */
 import { AddedTokens } from "./added.ts";
 import { Merger } from "./bpe.ts";
-import { TextRunTooLong } from "./errors.ts";
+import { TextRunTooLong, TokenizerUnsupported } from "./errors.ts";
 import { normalizerOf } from "./normalize.ts";
 import { splitterOf } from "./split.ts";
-import type { CompiledTokenizer, Encoded, Tokenizer, TokenizerOptions } from "./types.ts";
+import { PieceSpans, type Spans } from "./spans.ts";
+import type { CompiledTokenizer, Encoded, SpanTokenizer, TokenizerOptions } from "./types.ts";
 import { CACHED_LENGTH, WordCache } from "./word-cache.ts";
 
 type Compiled = Extract<CompiledTokenizer, { kind: "byte-level-bpe" }>;
@@ -17,7 +18,7 @@ type Compiled = Extract<CompiledTokenizer, { kind: "byte-level-bpe" }>;
 /** Ids that stay allocated. */
 const KEPT = 1 << 20;
 
-export class ByteLevelTokenizer implements Tokenizer {
+export class ByteLevelTokenizer implements SpanTokenizer {
   readonly before: readonly number[];
   readonly behind: readonly number[];
   private readonly raw: AddedTokens;
@@ -31,6 +32,13 @@ export class ByteLevelTokenizer implements Tokenizer {
   private ids = new Int32Array(4096);
   private length = 0;
   private limit = Infinity;
+  /** Of ids, while spans are asked for. */
+  private marked = new Uint8Array(0);
+  /** Spans of the piece in work, while they are asked for. */
+  private spans: PieceSpans | undefined;
+  private readonly lengths: Uint16Array;
+  /** A space comes before a text that has none. */
+  private readonly prefixes: boolean;
 
   constructor(
     compiled: Compiled,
@@ -45,14 +53,51 @@ export class ByteLevelTokenizer implements Tokenizer {
     this.normalized = new AddedTokens(tokens(true), parseSpecial, this.normalize);
     this.split = splitterOf(compiled.preTokenizers);
     this.merger = new Merger(compiled.tables);
+    this.lengths = compiled.tables.lengths;
+    this.prefixes = compiled.preTokenizers.some((part) => part["add_prefix_space"] === true);
   }
 
   encode(text: string, limit = Infinity): Encoded {
+    this.begin(limit);
+    this.guarded(() => {
+      this.raw.cut(text, (id, from, to) => (id >= 0 ? this.take(id) : this.piece(text.slice(from, to))));
+    });
+    return { ids: this.ids, length: this.length };
+  }
+
+  encodeSpans(
+    text: string,
+    literal: ReadonlySet<number>,
+    spans: Spans,
+    limit = Infinity,
+  ): Encoded & { marked: Uint8Array } {
+    this.begin(limit);
+    const whole = new PieceSpans(spans, literal);
+    try {
+      this.guarded(() => {
+        this.raw.cut(
+          text,
+          (id, from, to) =>
+            id >= 0 ? this.takeMarked(id, whole.touches(from, to)) : this.markedPiece(text.slice(from, to), whole, from),
+          (at) => literal.has(at),
+        );
+      });
+    } finally {
+      this.spans = undefined;
+    }
+    return { ids: this.ids, length: this.length, marked: this.marked };
+  }
+
+  private begin(limit: number): void {
     if (this.ids.length > KEPT) this.ids = new Int32Array(4096);
+    if (this.marked.length > KEPT) this.marked = new Uint8Array(0);
     this.length = 0;
     this.limit = limit;
+  }
+
+  private guarded(work: () => void): void {
     try {
-      this.raw.cut(text, (id, from, to) => (id >= 0 ? this.take(id) : this.piece(text.slice(from, to))));
+      work();
     } catch (error) {
       // V8's regular expressions remember where to go back to, a place a character: 64 MiB of them at most.
       if (!(error instanceof RangeError)) throw error;
@@ -63,7 +108,6 @@ export class ByteLevelTokenizer implements Tokenizer {
         error,
       );
     }
-    return { ids: this.ids, length: this.length };
   }
 
   /** Text between tokens that are looked for before it is normalized. */
@@ -74,6 +118,75 @@ export class ByteLevelTokenizer implements Tokenizer {
     );
   }
 
+  /** The same, at `at` of the text whose spans are `whole`. */
+  private markedPiece(raw: string, whole: PieceSpans, at: number): boolean {
+    const { normalize } = this;
+    const text = normalize === undefined ? raw : normalize(raw);
+    const moved =
+      normalize === undefined || text === raw
+        ? (place: number): number => place
+        : (place: number): number => (place === raw.length ? text.length : normalize(raw.slice(0, place)).length);
+    const spans = whole.piece(at, at + raw.length, moved);
+    return this.normalized.cut(
+      text,
+      (id, from, to) => (id >= 0 ? this.takeMarked(id, spans.touches(from, to)) : this.words(text, spans, from, to)),
+      (place) => spans.literal.has(place),
+    );
+  }
+
+  private words(text: string, spans: PieceSpans, from: number, to: number): boolean {
+    this.spans = spans;
+    spans.at = from - (this.prefixes && text[from] !== " " ? 1 : 0);
+    const goesOn = this.split(from === 0 && to === text.length ? text : text.slice(from, to), this.word);
+    if (goesOn && spans.at !== to) {
+      throw new TokenizerUnsupported("the pre-tokenizer adds or drops characters: what the assistant said cannot be told apart");
+    }
+    return goesOn;
+  }
+
+  private takeMarked(id: number, marked: boolean): boolean {
+    const before = this.length;
+    const goesOn = this.take(id);
+    this.mark(before, this.length, marked);
+    return goesOn;
+  }
+
+  /** Marks of the ids of the word that comes next. */
+  private markWord(word: string, first: number): void {
+    const spans = this.spans as PieceSpans;
+    const from = spans.at;
+    const to = from + word.length;
+    spans.at = to;
+    const touched = spans.touches(from, to);
+    if (!touched || spans.holds(from, to)) return this.mark(first, this.length, touched);
+    let bytes = 0;
+    let seen = 0;
+    let unit = 0;
+    for (let i = first; i < this.length; i++) {
+      const begin = unit;
+      bytes += this.lengths[this.ids[i]!]!;
+      for (;;) {
+        const code = word.codePointAt(unit);
+        if (code === undefined) break;
+        const behind = seen + (code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4);
+        if (behind > bytes) break;
+        seen = behind;
+        unit += code > 0xffff ? 2 : 1;
+      }
+      // A token of a part of a character stands for the whole of it.
+      this.mark(i, i + 1, spans.touches(from + begin, from + Math.max(unit, begin + 1)));
+    }
+  }
+
+  private mark(from: number, to: number, marked: boolean): void {
+    if (this.marked.length < to) {
+      const more = new Uint8Array(Math.max(4096, to, this.marked.length * 2));
+      more.set(this.marked);
+      this.marked = more;
+    }
+    this.marked.fill(marked ? 1 : 0, from, to);
+  }
+
   private take(id: number): boolean {
     this.reserve(1);
     this.ids[this.length++] = id;
@@ -82,6 +195,7 @@ export class ByteLevelTokenizer implements Tokenizer {
 
   private readonly word = (word: string): boolean => {
     const { cache } = this;
+    const first = this.length;
     if (word.length > CACHED_LENGTH) {
       const count = this.merge(word);
       this.append(this.merger.ids, 0, count);
@@ -92,6 +206,7 @@ export class ByteLevelTokenizer implements Tokenizer {
         this.append(this.merger.ids, 0, count);
       } else this.append(cache.ids, cache.from, cache.count);
     }
+    if (this.spans !== undefined) this.markWord(word, first);
     return this.length <= this.limit;
   };
 

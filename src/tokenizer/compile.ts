@@ -9,6 +9,7 @@
 import { createHash } from "node:crypto";
 import { AthanorError, messageOf } from "../base/errors.ts";
 import { aroundOf } from "./around.ts";
+import { chatOf } from "./chat/config.ts";
 import { TokenizerUnreadable } from "./errors.ts";
 import { normalizerOf } from "./normalize.ts";
 import { flatten, splitterOf } from "./split.ts";
@@ -16,11 +17,12 @@ import { buildTables } from "./tables.ts";
 import type { Vocabulary } from "./tables.ts";
 import type { AddedToken, CompiledTokenizer, Part } from "./types.ts";
 
-/** The files of a tokenizer. `file`: path of `tokenizer.json`; `config`: bytes of `tokenizer_config.json`, if there is one. */
+/** The files of a tokenizer. `file`: path of `tokenizer.json`; `config`, `template`: bytes of `tokenizer_config.json` and `chat_template.jinja`, if they are there. */
 export interface TokenizerFiles {
   file: string;
   json: Uint8Array;
   config: Uint8Array | undefined;
+  template?: Uint8Array | undefined;
 }
 
 interface Definition {
@@ -38,7 +40,7 @@ interface Model extends Omit<Part, "type"> {
   merges?: unknown[];
 }
 
-export function compileTokenizer({ file, json, config }: TokenizerFiles): CompiledTokenizer {
+export function compileTokenizer({ file, json, config, template }: TokenizerFiles): CompiledTokenizer {
   const definition = parse(json, file) as unknown as Definition;
   const names = config === undefined ? {} : parse(config, file.replace(/[^/]*$/, "tokenizer_config.json"));
   const { model } = definition;
@@ -64,6 +66,7 @@ export function compileTokenizer({ file, json, config }: TokenizerFiles): Compil
       added,
       around: aroundOf(definition.post_processor ?? null, { bos: idOf("bos_token"), eos: idOf("eos_token") }),
       pad: definition.padding?.pad_id ?? idOf("pad_token"),
+      chat: chatOf(names, template === undefined ? undefined : text(template)),
     };
     const preTokenizers = flatten(definition.pre_tokenizer ?? null);
     if (!isByteLevel(definition, preTokenizers)) {

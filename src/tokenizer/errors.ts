@@ -7,3 +7,5 @@ export const TokenizerUnreadable = defineError("ATH_TOKENIZER_UNREADABLE", 1);
 export const TokenizerUnsupported = defineError("ATH_TOKENIZER_UNSUPPORTED", 1);
 /** A run of a text without a word border that the regular expressions cannot hold: millions of characters. */
 export const TextRunTooLong = defineError("ATH_TEXT_RUN_TOO_LONG", 1);
+/** A chat template that is missing, cannot be read, or does not tell what the assistant said. */
+export const ChatTemplate = defineError("ATH_CHAT_TEMPLATE", 1);

@@ -53,7 +53,19 @@ export function buildTables(
     // The last of equal ones holds, as in `tokenizers`.
     table.set([a, b, rank, both], at);
   });
-  return wholeWords ? { bytes, merges: table, words: buildWords(known) } : { bytes, merges: table };
+  const lengths = lengthsOf(known);
+  return wholeWords
+    ? { bytes, merges: table, lengths, words: buildWords(known) }
+    : { bytes, merges: table, lengths };
+}
+
+/** Each character of a token is a byte. */
+function lengthsOf(known: ReadonlyMap<string, number>): Uint16Array {
+  let most = -1;
+  for (const id of known.values()) most = Math.max(most, id);
+  const lengths = new Uint16Array(shared((most + 1) * 2));
+  for (const [token, id] of known) lengths[id] = token.length;
+  return lengths;
 }
 
 /** Where the merge of two ids stands, or the free slot where it would. */

@@ -31,6 +31,29 @@ export interface Tokenizer {
   encode(text: string, limit?: number): Encoded;
 }
 
+/** A tokenizer that tells which of its tokens stand for parts of a text. */
+export interface SpanTokenizer extends Tokenizer {
+  /**
+   * Ids of a text in which no added token begins at a place of `literal`, with 1 for each token that has a character in one of `spans`
+   * (rising). May stop as soon as there are more ids than `limit`. Places are UTF-16 code units.
+   */
+  encodeSpans(
+    text: string,
+    literal: ReadonlySet<number>,
+    spans: readonly (readonly [from: number, to: number])[],
+    limit?: number,
+  ): Encoded & { marked: Uint8Array };
+}
+
+/** How a conversation becomes a text. JSON of objects: `tokens`, the special tokens by name; `options`, what else the template is given. */
+export interface ChatSpec {
+  /** Of the template, for messages. */
+  name: string;
+  source: string;
+  tokens: string;
+  options: string;
+}
+
 /** One entry of `added_tokens`, with the id that `tokenizers` gives it. */
 export interface AddedToken {
   id: number;
@@ -56,6 +79,8 @@ export interface BpeTables {
   merges: Int32Array;
   /** Whole words (`ignore_merges`). */
   words?: WordTable;
+  /** Bytes that each id stands for. */
+  lengths: Uint16Array;
 }
 
 /** Open-addressed by hash of the word's bytes: start in `bytes`, length, id; length 0: free. */
@@ -74,6 +99,8 @@ interface CompiledBase {
   around: Partial<Record<Around, { before: readonly number[]; behind: readonly number[] }>>;
   /** Id of the padding token, if the tokenizer names one. */
   pad: number | undefined;
+  /** Chat templates by name (`default`), and the special tokens that they are given, as JSON. */
+  chat: { templates: Readonly<Record<string, string>>; tokens: string };
 }
 
 /** What crosses threads. */

@@ -7,9 +7,10 @@
  * decoder.decode(bytes, at, fields);
  */
 import type { AthanorError } from "../../base/errors.ts";
+import { parseJson, plainJson, type Parsed } from "../../base/exact-json.ts";
 import type { Value } from "../../base/json.ts";
 import { RecordMalformed } from "../errors.ts";
-import { jsonColumns, parseJson, plainJson, type Parsed } from "../json-value.ts";
+import { jsonColumns } from "../json-value.ts";
 import { FieldKinds, RecordFields } from "../record-fields.ts";
 import type { Column } from "../types.ts";
 import { numberBytes, type NumberType } from "../values.ts";

@@ -7,9 +7,10 @@
  * @example
  * decodeSample(sample, bytes, fields);
  */
+import { parseJson } from "../../base/exact-json.ts";
 import type { Value } from "../../base/json.ts";
 import { RecordMalformed } from "../errors.ts";
-import { jsonColumns, parseJson } from "../json-value.ts";
+import { jsonColumns } from "../json-value.ts";
 import { nested, numbersAt } from "../mds/sample.ts";
 import type { RecordFields } from "../record-fields.ts";
 import { readNpy, readNpz, rowMajor } from "./npy.ts";

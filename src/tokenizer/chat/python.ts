@@ -1,0 +1,298 @@
+/**
+ * Python: what templates mean by methods and filters in which `@huggingface/jinja` differs from Python: `strip` with characters, Python's
+ * white space, `json.dumps`. The template's tree is changed so that it calls these.
+ *
+ * @example
+ * usePython(tree); // message.content.strip("\n") → athanor_strip(message.content, "\n")
+ */
+import { floatValue, functionValue, integerValue, listValue, madeOf, textValue, type RuntimeValue } from "./runtime.ts";
+
+/** A node of the library's tree, whatever it is. */
+export interface Node {
+  type: string;
+  [member: string]: unknown;
+}
+
+const PREFIX = "athanor_";
+/** Methods of text that are called as functions of ours. */
+const METHODS = new Set(["strip", "lstrip", "rstrip", "capitalize"]);
+/** Filters, and the function that each is. */
+const FILTERS: Readonly<Record<string, string>> = {
+  trim: "strip",
+  tojson: "tojson",
+  capitalize: "capitalize",
+  string: "str",
+};
+/** Lists of statements, and those of them that print nothing. */
+const BODIES = ["body", "alternate", "defaultBlock"];
+const SILENT = new Set(
+  "Program If For Break Continue Set Macro Comment CallStatement FilterStatement StringLiteral".split(" "),
+);
+
+/** Longest list of `range`: a template is not trusted. */
+const MAX_RANGE = 1_000_000;
+/** `str.isspace` of Python. */
+const SPACE = new Set(
+  "\t\n\v\f\r\u001c\u001d\u001e\u001f \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000",
+);
+
+/** A template has called `raise_exception`: it refuses the conversation. */
+export class Refused extends Error {}
+
+/** Changes a tree in place. `seen` is told of each node before. */
+export function usePython(tree: unknown, seen: (node: Node) => void): void {
+  if (typeof tree !== "object" || tree === null) return;
+  if (tree instanceof Map) {
+    for (const [key, value] of tree) {
+      usePython(key, seen);
+      usePython(value, seen);
+    }
+    return;
+  }
+  if (Array.isArray(tree)) {
+    for (const item of tree) usePython(item, seen);
+    return;
+  }
+  const node = tree as Node;
+  if (typeof node.type === "string") seen(node);
+  for (const member of Object.values(node)) usePython(member, seen);
+  if (node.type === "CallExpression") method(node);
+  else if (node.type === "FilterExpression") filter(node);
+  else if (node.type === "BinaryExpression" && (node["operator"] as Node)["value"] === "~") {
+    node["left"] = printed(node["left"] as Node);
+    node["right"] = printed(node["right"] as Node);
+  } else if (node.type === "BinaryExpression" && (node["operator"] as Node)["value"] === "+") {
+    become(node, "add", [node["left"] as Node, node["right"] as Node]);
+  }
+  for (const name of BODIES) {
+    const body = node[name];
+    if (Array.isArray(body)) node[name] = (body as Node[]).map(printed);
+  }
+}
+
+/** What a statement prints: `None` and `True`, not nothing and `true`. */
+function printed(node: Node): Node {
+  if (SILENT.has(node.type)) return node;
+  const call: Node = { type: "" };
+  become(call, "str", [node]);
+  return call;
+}
+
+function method(node: Node): void {
+  const callee = node["callee"] as Node;
+  const property = callee["property"] as Node | undefined;
+  if (callee.type !== "MemberExpression" || callee["computed"] === true || property?.type !== "Identifier") return;
+  const name = String(property["value"]);
+  if (!METHODS.has(name)) return;
+  node["args"] = [callee["object"], ...(node["args"] as Node[])];
+  node["callee"] = { type: "Identifier", value: PREFIX + name };
+}
+
+/** A filter is an identifier, or a call of one. */
+function filter(node: Node): void {
+  const called = node["filter"] as Node;
+  const identifier = called.type === "CallExpression" ? (called["callee"] as Node) : called;
+  const name = FILTERS[String(identifier["value"])];
+  if (identifier.type !== "Identifier" || name === undefined) return;
+  const args = called.type === "CallExpression" ? (called["args"] as Node[]) : [];
+  become(node, name, [node["operand"] as Node, ...args]);
+}
+
+/** The node is a call of our function. */
+function become(node: Node, name: string, args: readonly Node[]): void {
+  for (const member of Object.keys(node)) delete node[member];
+  Object.assign(node, { type: "CallExpression", callee: { type: "Identifier", value: PREFIX + name }, args });
+}
+
+/** Global names of templates. No clock: what a record's tokens are must not depend on the day. */
+export const GLOBALS: readonly [string, RuntimeValue][] = [
+  ["range", functionValue(range)],
+  ["raise_exception", functionValue(([message]) => refuse(message === undefined ? "" : textOf(message)))],
+  [`${PREFIX}strip`, functionValue((args) => strip(args, true, true))],
+  [`${PREFIX}lstrip`, functionValue((args) => strip(args, true, false))],
+  [`${PREFIX}rstrip`, functionValue((args) => strip(args, false, true))],
+  [`${PREFIX}capitalize`, functionValue(([text]) => capitalize(textOf(text!)))],
+  [`${PREFIX}str`, functionValue(([value]) => textValue(textOf(value!)))],
+  [`${PREFIX}add`, functionValue(([left, right]) => add(left!, right!))],
+  [`${PREFIX}tojson`, functionValue(tojson)],
+];
+
+function refuse(message: string): never {
+  throw new Refused(message);
+}
+
+/** `str` of a value, as a template prints it. */
+function textOf(value: RuntimeValue): string {
+  const { type, value: held } = madeOf(value);
+  if (type === "StringValue") return String(held);
+  return type === "UndefinedValue" ? "" : repr(value);
+}
+
+function repr(value: RuntimeValue): string {
+  const { type, value: held } = madeOf(value);
+  switch (type) {
+    case "StringValue":
+      return quote(String(held));
+    case "NullValue":
+      return "None";
+    case "BooleanValue":
+      return held === true ? "True" : "False";
+    case "FloatValue":
+      return float(held as number).replace("Infinity", "inf").replace("NaN", "nan");
+    case "ArrayValue":
+      return `[${(held as readonly RuntimeValue[]).map(repr).join(", ")}]`;
+    case "ObjectValue":
+      return `{${[...(held as ReadonlyMap<string, RuntimeValue>)].map(([key, member]) => `${quote(key)}: ${repr(member)}`).join(", ")}}`;
+    default:
+      return String(value);
+  }
+}
+
+const ESCAPES: Readonly<Record<string, string>> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+
+/** A text as Python writes it: in double quotes only if it has single ones and no double ones. */
+function quote(text: string): string {
+  const mark = text.includes("'") && !text.includes('"') ? '"' : "'";
+  const inside = text.replace(/[\\\n\r\t]/g, (char) => ESCAPES[char]!).replace(/[\p{C}\p{Z}]/gu, escaped);
+  return mark + (mark === "'" ? inside.replaceAll("'", "\\'") : inside) + mark;
+}
+
+/** Characters that Python does not print as they are. */
+function escaped(char: string): string {
+  if (char === " " || /[\ufdd0-\ufdef]/.test(char)) return char;
+  const code = char.codePointAt(0)!;
+  const [letter, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+  return `\\${letter}${code.toString(16).padStart(digits as number, "0")}`;
+}
+
+const NUMBERS = new Set(["IntegerValue", "FloatValue", "BooleanValue"]);
+
+/** Python adds like to like. */
+function add(left: RuntimeValue, right: RuntimeValue): RuntimeValue {
+  const [a, b] = [madeOf(left), madeOf(right)];
+  if (a.type === "StringValue" && b.type === "StringValue") return textValue(String(a.value) + String(b.value));
+  if (Array.isArray(a.value) && Array.isArray(b.value)) return listValue([...a.value, ...b.value] as RuntimeValue[]);
+  if (!NUMBERS.has(a.type) || !NUMBERS.has(b.type)) {
+    throw new Refused(`it adds ${named(a.type)} and ${named(b.type)}`);
+  }
+  const sum = Number(a.value) + Number(b.value);
+  return a.type === "FloatValue" || b.type === "FloatValue" ? floatValue(sum) : integerValue(sum);
+}
+
+function named(type: string): string {
+  return { StringValue: "text", NullValue: "None", UndefinedValue: "what is not there" }[type] ?? type;
+}
+
+function strip([value, characters]: readonly RuntimeValue[], left: boolean, right: boolean): RuntimeValue {
+  const text = textOf(value!);
+  const given = characters === undefined ? undefined : madeOf(characters);
+  const away = given?.type === "StringValue" ? new Set(String(given.value)) : SPACE;
+  const points = [...text];
+  let from = 0;
+  let to = points.length;
+  while (left && from < to && away.has(points[from]!)) from++;
+  while (right && to > from && away.has(points[to - 1]!)) to--;
+  return textValue(points.slice(from, to).join(""));
+}
+
+function capitalize(text: string): RuntimeValue {
+  const [first = "", ...rest] = text;
+  return textValue(first.toUpperCase() + rest.join("").toLowerCase());
+}
+
+function range(args: readonly RuntimeValue[]): RuntimeValue {
+  const numbers = args.map((arg) => Number(madeOf(arg).value));
+  const [from, to, step] = numbers.length < 2 ? [0, numbers[0] ?? 0, 1] : [numbers[0]!, numbers[1]!, numbers[2] ?? 1];
+  const length = Math.max(0, Math.ceil((to - from) / step));
+  if (!(length <= MAX_RANGE)) throw new RangeError(`range of more than ${MAX_RANGE}`);
+  return listValue(Array.from({ length }, (_, i) => integerValue(from + i * step)));
+}
+
+interface Style {
+  indent: number | undefined;
+  ascii: boolean;
+  item: string;
+  key: string;
+  sorted: boolean;
+}
+
+/** `json.dumps` with the arguments that templates can give it. */
+function tojson([value, ...args]: readonly RuntimeValue[]): RuntimeValue {
+  const named = args.map(madeOf).find(({ type }) => type === "KeywordArgumentsValue")?.value;
+  const options = (named ?? new Map()) as ReadonlyMap<string, RuntimeValue>;
+  const held = (name: string): unknown => {
+    const option = options.get(name);
+    return option === undefined ? undefined : (madeOf(option).value ?? undefined);
+  };
+  const indent = held("indent") as number | undefined;
+  const separators = held("separators") as readonly RuntimeValue[] | undefined;
+  const [item, key] = separators?.map(textOf) ?? [indent === undefined ? ", " : ",", ": "];
+  const style: Style = {
+    indent,
+    ascii: held("ensure_ascii") === true,
+    item: item!,
+    key: key!,
+    sorted: held("sort_keys") === true,
+  };
+  return textValue(dump(value!, style, 0));
+}
+
+function dump(value: RuntimeValue, style: Style, depth: number): string {
+  const { type, value: held } = madeOf(value);
+  switch (type) {
+    case "StringValue":
+      return quoted(String(held), style);
+    case "IntegerValue":
+    case "BooleanValue":
+      return String(held);
+    case "FloatValue":
+      return float(held as number);
+    case "NullValue":
+      return "null";
+    case "ArrayValue":
+    case "TupleValue": {
+      const items = (held as readonly RuntimeValue[]).map((item) => dump(item, style, depth + 1));
+      return enclosed("[", items, "]", style, depth);
+    }
+    case "ObjectValue": {
+      const members = [...(held as ReadonlyMap<string, RuntimeValue>)];
+      if (style.sorted) members.sort(([a], [b]) => byCodePoints(a, b));
+      const lines = members.map(
+        ([name, member]) => `${quoted(name, style)}${style.key}${dump(member, style, depth + 1)}`,
+      );
+      return enclosed("{", lines, "}", style, depth);
+    }
+    default:
+      throw new TypeError(`tojson of ${type}`);
+  }
+}
+
+function enclosed(open: string, items: readonly string[], close: string, style: Style, depth: number): string {
+  const { indent, item } = style;
+  if (indent === undefined || items.length === 0) return open + items.join(item) + close;
+  const line = `\n${" ".repeat(indent * (depth + 1))}`;
+  return `${open}${line}${items.join(item + line)}\n${" ".repeat(indent * depth)}${close}`;
+}
+
+function quoted(text: string, { ascii }: Style): string {
+  const json = JSON.stringify(text);
+  if (!ascii) return json;
+  return json.replace(/[\u007f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** `repr` of a float. */
+function float(value: number): string {
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "Infinity" : "-Infinity";
+  if (Object.is(value, -0)) return "-0.0";
+  const size = Math.abs(value);
+  if (size !== 0 && (size >= 1e16 || size < 1e-4)) {
+    return value.toExponential().replace(/e([+-])(\d)$/, "e$10$2");
+  }
+  const plain = String(value);
+  return plain.includes(".") ? plain : `${plain}.0`;
+}
+
+function byCodePoints(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a), Buffer.from(b));
+}

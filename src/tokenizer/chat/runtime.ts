@@ -1,0 +1,80 @@
+/**
+ * Runtime: values and functions of `@huggingface/jinja`, which makes them of JavaScript's own and forgets then whether a number was
+ * written `1` or `1.0`, and what of a number goes beyond 2^53. Its classes are no exports: they are those of values that it makes.
+ *
+ * @example
+ * valueOf(parseJson('{"temperature": 1.0}'), (text) => text);
+ */
+import { Environment, Interpreter } from "@huggingface/jinja";
+import { Written, type Parsed } from "../../base/exact-json.ts";
+
+/** A value while a template runs. */
+export type RuntimeValue = ReturnType<Environment["lookupVariable"]>;
+
+interface Made {
+  type: string;
+  value: unknown;
+}
+type Class = new (value: unknown) => RuntimeValue;
+
+function classOf(value: unknown): Class {
+  return new Environment().set("value", value).constructor as Class;
+}
+
+const StringClass = classOf("");
+const IntegerClass = classOf(1);
+const FloatClass = classOf(0.5);
+const BooleanClass = classOf(true);
+const NullClass = classOf(null);
+const ListClass = classOf([]);
+const ObjectClass = classOf({});
+const FunctionClass = classOf(() => undefined);
+
+/** `text`: what stands for a text, or a key, of the value. */
+export function valueOf(value: Parsed, text: (text: string) => string): RuntimeValue {
+  if (value === null) return new NullClass(null);
+  if (typeof value === "string") return new StringClass(text(value));
+  if (typeof value === "boolean") return new BooleanClass(value);
+  if (typeof value === "bigint") return new IntegerClass(value);
+  if (typeof value === "number") return new (Number.isSafeInteger(value) ? IntegerClass : FloatClass)(value);
+  if (value instanceof Written) return new FloatClass(value.value);
+  if (Array.isArray(value)) return new ListClass(value.map((item) => valueOf(item, text)));
+  return new ObjectClass(new Map([...value].map(([key, member]) => [text(key), valueOf(member, text)])));
+}
+
+export function textValue(text: string): RuntimeValue {
+  return new StringClass(text);
+}
+
+export function booleanValue(value: boolean): RuntimeValue {
+  return new BooleanClass(value);
+}
+
+/** A function of values, not of what they hold. */
+export function functionValue(work: (args: readonly RuntimeValue[]) => RuntimeValue): RuntimeValue {
+  return new FunctionClass(work);
+}
+
+export function listValue(items: readonly RuntimeValue[]): RuntimeValue {
+  return new ListClass(items);
+}
+
+export function integerValue(value: number): RuntimeValue {
+  return new IntegerClass(value);
+}
+
+export function floatValue(value: number): RuntimeValue {
+  return new FloatClass(value);
+}
+
+/** What a value holds, by its type. */
+export function madeOf(value: RuntimeValue): Made {
+  return value as unknown as Made;
+}
+
+/** Runs a parsed template. */
+export function run(program: Parameters<Interpreter["run"]>[0], variables: Iterable<[string, RuntimeValue]>): string {
+  const environment = new Environment();
+  for (const [name, value] of variables) environment.setVariable(name, value);
+  return String(new Interpreter(environment).run(program).value);
+}
