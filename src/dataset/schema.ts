@@ -24,6 +24,18 @@ export class SchemaMerge {
         this.seen.set(field.name, { field: { ...field }, path });
         continue;
       }
+      // A shard with nothing but empty lists takes them for lists of integers.
+      if (seen.field.kind !== field.kind && (seen.field.values === 0 || field.values === 0)) {
+        const kept = seen.field.values === 0 ? field : seen.field;
+        if (kept.json === true && kept.loose === true) {
+          const { name, kind, json, loose } = kept;
+          seen.field = mergeFields({ ...counts(seen.field), name, kind, json, loose }, { ...counts(field), name, kind, json, loose });
+          continue;
+        }
+      }
+      if (seen.field.kind === field.kind && seen.field.json !== field.json) {
+        this.leaveOut(field.name, "holds text and objects");
+      }
       if (seen.field.kind !== field.kind && field.loose === true && seen.field.loose === true) {
         if (seen.field.kind === "bytes" || field.kind === "bytes") this.leaveOut(field.name, "holds text and numbers");
         seen.field = mergeFields(asFloat(seen.field), asFloat(field));
@@ -56,6 +68,10 @@ export class SchemaMerge {
   }
 }
 
+function counts({ present, minLength, maxLength, values }: Field): Pick<Field, "present" | "minLength" | "maxLength" | "values"> {
+  return { present, minLength, maxLength, values };
+}
+
 /** What numbers of a loose field are where one shard has fractions. */
 function asFloat({ name, present, minLength, maxLength, values }: Field): Field {
   return { name, kind: "float", present, minLength, maxLength, values, loose: true };
@@ -72,6 +88,7 @@ function mergeFields(a: Field, b: Field): Field {
     values: a.values + b.values,
   };
   if (a.loose === true && b.loose === true) field.loose = true;
+  if (a.json === true && b.json === true) field.json = true;
   const min = pick(a.min, b.min, (x, y) => x < y);
   const max = pick(a.max, b.max, (x, y) => x > y);
   if (min !== undefined) field.min = min;

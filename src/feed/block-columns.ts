@@ -91,7 +91,7 @@ function joined(parts: readonly { records: number; found: BlockColumns }[]): Blo
 function joinedColumn(parts: readonly { records: number; column: Column | undefined }[], records: number): Column {
   const some = parts.flatMap(({ column }) => (column === undefined ? [] : dense(column)));
   const values = joinedValues(some.map((column) => column.values));
-  const [{ kind, loose }] = some as [Column];
+  const [{ kind, loose, json }] = some as [Column];
   const ends = new Uint32Array(records);
   const present = new Uint8Array(records).fill(1);
   const cut = new Uint8Array(records);
@@ -109,7 +109,7 @@ function joinedColumn(parts: readonly { records: number; column: Column | undefi
     row += count;
     end = row === 0 ? 0 : ends[row - 1]!;
   }
-  return { kind, values, ends, present, cut, ...(loose === true && { loose }) };
+  return { kind, values, ends, present, cut, ...(loose === true && { loose }), ...(json === true && { json }) };
 }
 
 /** In the widest type of them. */

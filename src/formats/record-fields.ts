@@ -15,7 +15,7 @@
 import { AthanorError } from "../base/errors.ts";
 import type { Where } from "../base/errors.ts";
 import { FeatureKind, ValueRange } from "./errors.ts";
-import type { BlockColumns, Column, ScanEnd, ValueKind } from "./types.ts";
+import type { BlockColumns, Column, KeptKind, ScanEnd } from "./types.ts";
 import { ColumnValues, numberKind, Unfit } from "./values.ts";
 import type { NumberType } from "./values.ts";
 
@@ -24,7 +24,7 @@ const MAX_FIELDS = 512;
 
 /** What is known of the fields of a shard. */
 export class FieldKinds {
-  readonly kinds: Map<string, ValueKind>;
+  readonly kinds: Map<string, KeptKind>;
   readonly loose = new Set<string>();
   /** Fields with integers beyond 2^53. */
   readonly beyond = new Set<string>();
@@ -32,7 +32,7 @@ export class FieldKinds {
   readonly left = new Map<string, string>();
 
   /** `known`: of the meta of an indexed shard. */
-  constructor(known: { readonly [field: string]: ValueKind } = {}) {
+  constructor(known: { readonly [field: string]: KeptKind } = {}) {
     this.kinds = new Map(Object.entries(known));
   }
 
@@ -42,7 +42,7 @@ export class FieldKinds {
   }
 
   /** For the end of a scan: the kinds are part of the meta. */
-  end(): Pick<ScanEnd, "notColumns"> & { kinds: { [field: string]: ValueKind } } {
+  end(): Pick<ScanEnd, "notColumns"> & { kinds: { [field: string]: KeptKind } } {
     return { kinds: Object.fromEntries(this.kinds), notColumns: Object.fromEntries(this.left) };
   }
 }
@@ -81,6 +81,11 @@ export class RecordFields {
     this.put(name, "bytes", loose, (column) => column.putBytes(this.records, bytes));
   }
 
+  /** The text of a JSON value that is nested. Always loose. */
+  json(name: string, text: string): void {
+    this.put(name, "json", true, (column) => column.putBytes(this.records, Buffer.from(text)));
+  }
+
   numbers(
     name: string,
     type: NumberType,
@@ -116,23 +121,29 @@ export class RecordFields {
     for (const [name, values] of this.columns) {
       const column = values.finish(this.records);
       if (loose.has(name)) column.loose = true;
+      if (kinds.get(name) === "json") column.json = true;
       if (values.beyond) beyond.add(name);
       fields.set(name, column);
     }
     // Wanted fields that no record of this block has.
     for (const name of this.wanted ?? []) {
       const kind = kinds.get(name);
-      if (kind !== undefined && !fields.has(name)) fields.set(name, new ColumnValues(kind).finish(this.records));
+      if (kind === undefined || fields.has(name)) continue;
+      const column = new ColumnValues(kind === "json" ? "bytes" : kind).finish(this.records);
+      if (kind === "json") column.json = true;
+      fields.set(name, column);
     }
     return { fields, faults: this.faults };
   }
 
-  private put(name: string, kind: ValueKind, loose: boolean, put: (column: ColumnValues) => void): void {
+  private put(name: string, kind: KeptKind, loose: boolean, put: (column: ColumnValues) => void): void {
     if (!this.wants(name)) return;
     for (;;) {
       const column = this.column(name, kind, loose);
       if (column === undefined) return;
       try {
+        const isJson = this.known.kinds.get(name) === "json";
+        if (isJson !== (kind === "json")) throw new Unfit("kind", isJson ? "holds no object" : "holds an object");
         put(column);
         return;
       } catch (error) {
@@ -146,7 +157,7 @@ export class RecordFields {
   }
 
   /** Undefined: the field is none, or one too many. */
-  private column(name: string, kind: ValueKind, loose: boolean): ColumnValues | undefined {
+  private column(name: string, kind: KeptKind, loose: boolean): ColumnValues | undefined {
     const found = this.columns.get(name);
     if (found !== undefined) return found;
     const { known } = this;
@@ -157,14 +168,19 @@ export class RecordFields {
       known.kinds.set(name, kind);
       if (loose) known.loose.add(name);
     }
-    const fresh = new ColumnValues(settled, this.inPlace);
+    const fresh = new ColumnValues(settled === "json" ? "bytes" : settled, this.inPlace);
     this.columns.set(name, fresh);
     return fresh;
   }
 
   /** A value of `kind` does not fit the column: another kind for it, or none. False: the value itself fits no column. */
-  private settle(name: string, kind: ValueKind, column: ColumnValues, { why }: Unfit): boolean {
+  private settle(name: string, kind: KeptKind, column: ColumnValues, { why }: Unfit): boolean {
     const { known } = this;
+    if (kind === "json" || known.kinds.get(name) === "json") {
+      known.leave(name, "holds objects and other values");
+      this.columns.delete(name);
+      return true;
+    }
     if (why === "range" && column.kind !== "float") return false;
     const text = kind === "bytes" || column.kind === "bytes";
     if (!text && why === "kind" && !column.beyond && !known.beyond.has(name)) {

@@ -75,16 +75,20 @@ export class ColumnStats {
     return { schema, tokens, total: token?.field.values ?? 0 };
   }
 
-  private entry(name: string, { kind, loose }: Column): Seen {
+  private entry(name: string, { kind, loose, json }: Column): Seen {
     const known = this.seen.get(name);
     if (known === undefined) {
       const field: Field = { name, kind, present: 0, minLength: 0, maxLength: 0, values: 0 };
       if (loose === true) field.loose = true;
+      if (json === true) field.json = true;
       const fresh: Seen = { field, min: 0n, max: 0n, prefix: true, perBlock: new Map() };
       this.seen.set(name, fresh);
       return fresh;
     }
-    if (known.field.kind !== kind && loose === true && kind !== "bytes" && known.field.kind !== "bytes") {
+    if (known.field.kind !== kind && loose === true && known.field.values === 0) {
+      known.field.kind = kind;
+      if (json === true) known.field.json = true;
+    } else if (known.field.kind !== kind && loose === true && kind !== "bytes" && known.field.kind !== "bytes") {
       known.field.kind = "float";
     } else if (known.field.kind !== kind) {
       throw new FeatureKind(

@@ -32,6 +32,8 @@ export function isStream(encoding: Encoding): boolean {
 }
 
 export type ValueKind = "int64" | "float" | "bytes";
+/** A kind as formats keep it: `json` is bytes that are JSON. */
+export type KeptKind = ValueKind | "json";
 
 /** One feature (column) of a data set, with what the index saw of it. */
 export interface Field {
@@ -53,6 +55,8 @@ export interface Field {
    * Numbers here and text there make no column.
    */
   loose?: boolean;
+  /** bytes only: each is the text of a JSON value (an object, a list of objects) that the data holds nested; none is `[]`. */
+  json?: boolean;
 }
 
 export interface Schema {
@@ -352,6 +356,8 @@ export interface Column {
   cut?: Uint8Array;
   /** The kind was found in the values: see `Field.loose`. */
   loose?: boolean;
+  /** See `Field.json`. */
+  json?: boolean;
 }
 
 export interface BlockColumns {

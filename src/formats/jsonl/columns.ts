@@ -5,14 +5,14 @@
  * index says, nobody knows which record is which from the first bad one on: all of those are bad.
  */
 import { RecordMalformed } from "../errors.ts";
-import type { BlockColumns, RawBlock, ValueKind } from "../types.ts";
+import type { BlockColumns, KeptKind, RawBlock } from "../types.ts";
 import { columnsOf, decodeRecords, type Place } from "./decode.ts";
 import { Keys } from "./keys.ts";
 import type { JsonMeta } from "./meta.ts";
 
 export function columns(raw: RawBlock, fields: readonly string[]): BlockColumns {
   const { layout, kinds } = raw.meta as JsonMeta;
-  const wanted = fields.flatMap((name): [string, ValueKind][] =>
+  const wanted = fields.flatMap((name): [string, KeptKind][] =>
     Object.hasOwn(kinds, name) ? [[name, kinds[name]!]] : [],
   );
   const [segment] = raw.segments;

@@ -13,7 +13,7 @@
  * field.end(0);
  * field.column(1); // { kind: "int64", values: Int32Array [5], ends: Uint32Array [1] }
  */
-import type { Column, ValueKind } from "../types.ts";
+import type { Column, KeptKind, ValueKind } from "../types.ts";
 
 /** What does not fit: the record is bad. `code` tells which error. */
 export class Unfit extends Error {
@@ -37,6 +37,7 @@ const MAX_SPARES = 8;
 
 interface Snapshot {
   kind: ValueKind | undefined;
+  json: boolean;
   exact: boolean;
   unfit: string | undefined;
   i64: BigInt64Array | undefined;
@@ -47,6 +48,8 @@ export class FieldBuilder {
   readonly name: string;
   readonly free: boolean;
   kind: ValueKind | undefined;
+  /** Its bytes are JSON values: objects, lists of objects. */
+  json: boolean;
   /** Why the field is no column. */
   unfit: string | undefined;
   /** Values so far (bytes of text), in the array that is in use. */
@@ -57,6 +60,8 @@ export class FieldBuilder {
   text: Uint8Array = NO_TEXT;
   /** Records of blocks before the one in which the kind was found, with an empty list. */
   empties = 0;
+  /** Blocks before had values. */
+  private valued = false;
   /** An integer beyond 2^53 was seen. */
   private exact = false;
   /** Pairs: record, end of its values. Records without the field are in none. */
@@ -66,16 +71,18 @@ export class FieldBuilder {
   private before: Snapshot | undefined;
 
   /** `kind`: that of the index, or "free" where it is to be found. */
-  constructor(name: string, kind: ValueKind | "free") {
+  constructor(name: string, kind: KeptKind | "free") {
     this.name = name;
     this.free = kind === "free";
-    this.kind = kind === "free" ? undefined : kind;
+    this.json = kind === "json";
+    this.kind = kind === "free" ? undefined : kind === "json" ? "bytes" : kind;
     if (kind === "float") this.f64 = new Float64Array(FIRST_VALUES);
   }
 
   /** The next block: values are gone, what is known of the kind stays. */
   clear(): void {
     if (this.kind === undefined && this.unfit === undefined) this.empties += this.marked / 2;
+    this.valued ||= this.n > 0;
     this.n = 0;
     this.marked = 0;
     this.record = -1;
@@ -207,6 +214,10 @@ export class FieldBuilder {
   /** The value that follows is text; false: it is not kept. */
   putsText(): boolean {
     if (this.unfit !== undefined) return false;
+    if (this.json) {
+      this.refuse("holds text and objects");
+      return false;
+    }
     if (this.kind === "bytes") return true;
     if (this.kind !== undefined) this.refuse(`holds ${this.kind} values and text`);
     else {
@@ -214,6 +225,32 @@ export class FieldBuilder {
       this.kind = "bytes";
     }
     return this.unfit === undefined;
+  }
+
+  /** The value that follows is an object, or a list of them; false: it is not kept. */
+  putsJson(): boolean {
+    if (this.unfit !== undefined || this.json) return this.unfit === undefined;
+    // Empty lists are no numbers yet.
+    if (this.kind !== undefined && (this.kind !== "int64" || this.valued || this.n > 0)) {
+      this.refuse(this.kind === "bytes" ? "holds text and objects" : `holds ${this.kind} values and objects`);
+      return false;
+    }
+    this.remember();
+    this.kind = "bytes";
+    this.json = true;
+    return true;
+  }
+
+  /** Nothing was put for the record in work. */
+  get isEmpty(): boolean {
+    return this.n === (this.marked === 0 ? 0 : this.marks[this.marked - 1]!);
+  }
+
+  /** Text as it is written. */
+  putWritten(bytes: Uint8Array, from: number, to: number): void {
+    this.reserveText(to - from);
+    this.text.set(bytes.subarray(from, to), this.n);
+    this.n += to - from;
   }
 
   /** The value is of no kind that a column can hold. */
@@ -244,6 +281,7 @@ export class FieldBuilder {
     ends.fill(end, next);
     const column: Column = { values: this.values(inPlace), kind, ends, loose: true };
     if (present !== undefined) column.present = present;
+    if (this.json) column.json = true;
     return column;
   }
 
@@ -259,7 +297,7 @@ export class FieldBuilder {
     if (this.unfit !== undefined) return false;
     if (this.kind === kind || this.kind === "float") return true;
     if (this.kind === "bytes") {
-      this.refuse("holds text and numbers");
+      this.refuse(this.json ? "holds objects and numbers" : "holds text and numbers");
       return false;
     }
     this.remember();
@@ -289,8 +327,8 @@ export class FieldBuilder {
   }
 
   private remember(): void {
-    const { kind, exact, unfit, i64, f64 } = this;
-    this.before ??= { kind, exact, unfit, i64, f64 };
+    const { kind, json, exact, unfit, i64, f64 } = this;
+    this.before ??= { kind, json, exact, unfit, i64, f64 };
   }
 
   /** Drops the values of the record in work. */

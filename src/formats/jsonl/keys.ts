@@ -5,7 +5,7 @@
  * const keys = Keys.all();                              // scan: every key becomes a field
  * const keys = Keys.of([["ids", "int64"]]);            // columns: only these, of the index's kinds
  */
-import type { ValueKind } from "../types.ts";
+import type { KeptKind } from "../types.ts";
 import { FieldBuilder } from "./field.ts";
 
 export interface Key {
@@ -36,7 +36,7 @@ export class Keys {
     return new Keys(true);
   }
 
-  static of(fields: Iterable<readonly [name: string, kind: ValueKind]>): Keys {
+  static of(fields: Iterable<readonly [name: string, kind: KeptKind]>): Keys {
     const keys = new Keys(false);
     for (const [name, kind] of fields) keys.fields.set(name, new FieldBuilder(name, kind));
     return keys;

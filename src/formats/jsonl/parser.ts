@@ -40,7 +40,7 @@ const COMMA_READ = 1;
 const VALUE_READ = 2;
 const IN_LISTS: Readonly<Record<number, string>> = {
   [QUOTE]: "holds lists of text",
-  [OPEN_OBJECT]: "holds lists of objects",
+  [OPEN_OBJECT]: "holds numbers and objects in a list",
   0x6e: "holds null in a list",
 };
 
@@ -166,7 +166,8 @@ export class RecordParser {
     const byte = this.here();
     field.begin(record);
     if (byte === OPEN_LIST) {
-      this.list(field);
+      const from = this.at;
+      if (this.list(field)) field.putWritten(this.bytes, from, this.at);
       field.end(record);
     } else if (byte === QUOTE) {
       if (field.putsText()) this.text(field);
@@ -176,8 +177,13 @@ export class RecordParser {
       this.number(field);
       field.end(record);
     } else if (byte === OPEN_OBJECT) {
-      field.refuse("holds objects");
+      const from = this.at;
+      const kept = field.putsJson();
       this.skip();
+      if (kept) {
+        field.putWritten(this.bytes, from, this.at);
+        field.end(record);
+      }
     } else if (byte === 0x6e) {
       this.word("null");
     } else {
@@ -186,8 +192,8 @@ export class RecordParser {
     }
   }
 
-  /** A list of numbers; lists in it are flattened. */
-  private list(field: FieldBuilder): void {
+  /** A list of numbers; lists in it are flattened. True: it holds objects, and is to be kept as it is written. */
+  private list(field: FieldBuilder): boolean {
     const start = this.at;
     this.at++;
     let depth = 1;
@@ -199,7 +205,7 @@ export class RecordParser {
       if (byte === CLOSE_LIST) {
         if (state === COMMA_READ) throw this.malformed("expected a value behind ','");
         this.at++;
-        if (--depth === 0) return;
+        if (--depth === 0) return false;
         state = VALUE_READ;
       } else if (state === VALUE_READ) {
         if (byte !== COMMA) throw this.malformed("expected ',' or ']' in a list");
@@ -209,11 +215,16 @@ export class RecordParser {
         this.at++;
         if (++depth > MAX_DEPTH) throw this.malformed(`lists are nested deeper than ${MAX_DEPTH}`);
         state = OPENED;
+      } else if (byte === OPEN_OBJECT && field.isEmpty) {
+        const kept = field.putsJson();
+        this.at = start;
+        this.skip();
+        return kept;
       } else if (byte === QUOTE || byte === OPEN_OBJECT || byte === 0x6e) {
         field.refuse(IN_LISTS[byte]!);
         this.at = start;
         this.skip();
-        return;
+        return false;
       } else {
         if (byte === MINUS || isDigit(byte)) this.number(field);
         else field.putInt(this.truth());

@@ -47,7 +47,7 @@ export function wrongShape(
     return undefined;
   }
   if (layout === "lines" && whole && found.begins.length === 1 && /\.json$/i.test(path)) {
-    const lists = [...keys.fields.values()].filter(({ unfit }) => unfit === "holds lists of objects");
+    const lists = [...keys.fields.values()].filter(({ json, text, n }) => json && n > 0 && text[0] === 0x5b);
     const wrapper = lists.find(({ name }) => WRAPPERS.has(name)) ?? (keys.fields.size === 1 ? lists[0] : undefined);
     if (wrapper !== undefined && !CHATS.has(wrapper.name)) {
       return {

@@ -8,7 +8,7 @@
 import { FramedBlocks } from "../framed.ts";
 import { FieldKinds, RecordFields } from "../record-fields.ts";
 import { RecordMalformed, ShardInvalid, Unsupported } from "../errors.ts";
-import type { BlockColumns, IndexOptions, RawBlock, ScanEnd, ScannedBlock, ShardFiles, ValueKind } from "../types.ts";
+import type { BlockColumns, IndexOptions, RawBlock, ScanEnd, ScannedBlock, ShardFiles, KeptKind } from "../types.ts";
 import { MemoryWindow, Window } from "../window.ts";
 import { readHeader } from "./header.ts";
 import type { MdsColumn } from "./layout.ts";
@@ -21,7 +21,7 @@ import { scanSamples } from "./samples.ts";
 interface MdsMeta {
   readonly packing: Packing | undefined;
   readonly columns: readonly MdsColumn[];
-  readonly kinds: { readonly [field: string]: ValueKind };
+  readonly kinds: { readonly [field: string]: KeptKind };
 }
 
 export async function* scan(shard: ShardFiles, options: IndexOptions): AsyncGenerator<ScannedBlock, ScanEnd> {

@@ -12,7 +12,7 @@ import { NotFormat, RecordMalformed, RecordTruncated } from "../errors.ts";
 import { FramedBlocks } from "../framed.ts";
 import { FieldKinds, RecordFields } from "../record-fields.ts";
 import { describe } from "../describe.ts";
-import type { BlockColumns, IndexOptions, RawBlock, ScanEnd, ScannedBlock, ShardFiles, ValueKind } from "../types.ts";
+import type { BlockColumns, IndexOptions, RawBlock, ScanEnd, ScannedBlock, ShardFiles, KeptKind } from "../types.ts";
 import { Window } from "../window.ts";
 import { encodingOf } from "./detect.ts";
 import { SeenKeys } from "./keys.ts";
@@ -149,7 +149,7 @@ function seenAgain({ key, begin }: Sample, before: number, record: number, file:
 export function columns(raw: RawBlock, fields: readonly string[]): BlockColumns {
   const { file, firstRecord, records } = raw;
   const { bytes, offset } = raw.segments[0]!;
-  const { kinds } = raw.meta as { readonly kinds: { readonly [field: string]: ValueKind } };
+  const { kinds } = raw.meta as { readonly kinds: { readonly [field: string]: KeptKind } };
   const set = new RecordFields(new FieldKinds(kinds), fields, bytes);
   const reader = new SampleReader(offset, (byteOffset) => ({ file, record: firstRecord + set.records, byteOffset }));
   const end = offset + bytes.length;

@@ -95,7 +95,9 @@ test("any JSON object comes out as JSON.parse reads it", () => {
     assert.deepEqual(shown, JSON.stringify(JSON.parse(written)[0]).replace(/\\ud[89a-f][0-9a-f]{2}/g, "\ufffd"));
     for (const [name, column] of block!.columns.fields) {
       const expected = Object.entries(JSON.parse(written)[0] as object).find(([key]) => key === name)?.[1] as unknown;
-      assert.deepEqual(plain(rowOf(column, 0)), plain(asRow(expected)));
+      if (column.json === true) {
+        assert.deepEqual(JSON.parse(Buffer.from(column.values as Uint8Array).toString()), expected);
+      } else assert.deepEqual(plain(rowOf(column, 0)), plain(asRow(expected)));
     }
   });
   return fc.assert(property, { numRuns: 300 });
@@ -177,10 +179,51 @@ test("fields of mixed kinds are no columns, and say why", async () => {
     b: "holds text and numbers",
     c: "holds lists of text",
     d: "holds null in a list",
-    e: "holds objects",
+    e: "holds objects and numbers",
   });
   assert.deepEqual([...blocks[0]!.columns.fields.keys()], []);
   assert.deepEqual(blocks[0]!.record!(1), { a: "x", b: 2, c: ["x"], d: [null], e: 1 });
+});
+
+test("objects and lists of objects are columns of their JSON, as it is written", async () => {
+  const chat = '[ {"role": "user", "content": "\\u00e9", "n": 9007199254740993, "x": 1.0} ]';
+  const lines = text(
+    `{"m":[],"o":{"a":[]}}`,
+    `{"m":${chat},"o":{ }}`,
+    `{"m":null}`,
+    `{"m":[],"o":{"a":`,
+    `{"m":[[{}]],"o":{"b":null}}`,
+  );
+  const { blocks, end } = await checkShard(jsonl, shardOf("a.jsonl", lines));
+  const { fields } = blocks[0]!.columns;
+  const written = (name: string): unknown[] =>
+    [0, 1, 2, 3, 4].map((i) => {
+      const row = rowOf(fields.get(name), i) as number[] | null;
+      return row && Buffer.from(row).toString();
+    });
+  // No bytes are an empty list.
+  assert.deepEqual(written("m"), ["", chat, null, null, "[[{}]]"]);
+  assert.deepEqual(written("o"), ['{"a":[]}', "{ }", null, null, '{"b":null}']);
+  assert.deepEqual(end.meta?.["kinds"], { m: "json", o: "json" });
+  const shard = await shardFiles(shardOf("a.jsonl", text('{"m":[]}', `{"m":${chat}}`)));
+  const { schema } = await jsonl.index(shard, { kernels: createKernels(0) });
+  assert.deepEqual([schema.fields[0]!.kind, schema.fields[0]!.json, schema.fields[0]!.present], ["bytes", true, 2]);
+});
+
+test("objects beside other values make no column", async () => {
+  const lines = text(
+    '{"a":{},"b":"x","c":[{}],"d":[1],"e":[1,{}],"f":{}}',
+    '{"a":1,"b":[{}],"c":"x","d":{},"e":[{}],"f":["x"]}',
+  );
+  const { end } = await checkShard(jsonl, shardOf("a.jsonl", lines));
+  assert.deepEqual(end.notColumns, {
+    a: "holds objects and numbers",
+    b: "holds text and objects",
+    c: "holds text and objects",
+    d: "holds int64 values and objects",
+    e: "holds numbers and objects in a list",
+    f: "holds lists of text",
+  });
 });
 
 test("a bad record says nothing of the kinds of the others", async () => {
