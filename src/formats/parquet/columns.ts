@@ -8,9 +8,10 @@
 import { workbench } from "../../kernels/workbench.ts";
 import { RecordMalformed } from "../errors.ts";
 import type { BlockColumns, PlacedSegment, RawBlock } from "../types.ts";
-import { sliceRows, toColumn } from "./block.ts";
+import { sliceRows, toColumn, type LeafRows } from "./block.ts";
 import type { Codec } from "./compress.ts";
-import { metaColumns, skipOf } from "./meta.ts";
+import { metaColumns, metaNested, skipOf } from "./meta.ts";
+import { nestedColumn } from "./nested.ts";
 import { checkCrc, malformed, type Page, type Place, readDictionary, readHead, readPage } from "./page.ts";
 import type { Leaf } from "./schema.ts";
 import type { Dense } from "./values.ts";
@@ -22,6 +23,7 @@ export function readColumns(raw: RawBlock, fields: readonly string[]): BlockColu
 
 function decode(raw: RawBlock, fields: readonly string[]): BlockColumns {
   const block: BlockColumns = { fields: new Map(), faults: new Map() };
+  const nested = new Map<string, { leaves: Leaf[]; slices: LeafRows[] }>();
   for (const [f, { leaf, ...field }] of metaColumns(raw.meta).entries()) {
     if (!fields.includes(field.name)) continue;
     const segments = raw.segments.filter((segment) => segment.field === f + 1);
@@ -42,9 +44,17 @@ function decode(raw: RawBlock, fields: readonly string[]): BlockColumns {
     };
     const pages = readPages(segments, leaf, codec, skip + raw.records, place, raw.checkCrc);
     const rows = sliceRows(leaf, pages, skip, raw.records, place);
+    if (field.json === true) {
+      const { leaves, slices } = nested.get(field.name) ?? { leaves: [], slices: [] };
+      nested.set(field.name, { leaves: [...leaves, leaf], slices: [...slices, rows] });
+      continue;
+    }
     const { column, faults } = toColumn({ ...field, leaf: 0 }, leaf, rows, place);
     block.fields.set(field.name, column);
     for (const [i, fault] of faults) if (!block.faults.has(i)) block.faults.set(i, fault);
+  }
+  for (const [name, { leaves, slices }] of nested) {
+    block.fields.set(name, nestedColumn(metaNested(raw.meta, name), leaves, slices, raw.records));
   }
   return block;
 }

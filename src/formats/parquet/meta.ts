@@ -7,13 +7,15 @@
  */
 import type { ShardMeta } from "../types.ts";
 import type { Codec } from "./compress.ts";
-import type { ColumnField, Leaf } from "./schema.ts";
+import type { ColumnField, Leaf, Node } from "./schema.ts";
 
 export interface ParquetMeta {
   fields: string[];
   /** Of `fields`. */
   columns: (Omit<ColumnField, "leaf"> & { leaf: Leaf })[];
   skips: string;
+  /** Of fields of JSON: see `FileSchema.nested`. */
+  nested?: { readonly [name: string]: Node };
 }
 
 export function packSkip(skip: number, codec: Codec): number {
@@ -34,6 +36,10 @@ export function skipOf(meta: ShardMeta, block: number, field: number): { skip: n
   const bytes = Buffer.from(skips.slice(from * 4, from * 4 + 12), "base64");
   const word = bytes.readUInt32LE(at - from * 3);
   return { skip: Math.floor(word / 16), codec: word % 16 };
+}
+
+export function metaNested(meta: ShardMeta, name: string): Node {
+  return (meta as unknown as ParquetMeta).nested![name]!;
 }
 
 export function metaColumns(meta: ShardMeta): ParquetMeta["columns"] {

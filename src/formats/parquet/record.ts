@@ -22,7 +22,7 @@ export function recordsOf({ leaves, root }: FileSchema, slices: readonly LeafRow
   };
 }
 
-class RecordReader {
+export class RecordReader {
   private readonly leaves: readonly Leaf[];
   private readonly slices: readonly LeafRows[];
   /** Next entry and next value of each leaf. */

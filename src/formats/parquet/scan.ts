@@ -22,6 +22,7 @@ import { sliceRows, toColumn } from "./block.ts";
 import { Cursor } from "./cursor.ts";
 import { type Footer, type Group, readFooter } from "./footer.ts";
 import { type ParquetMeta, packSkip, skipsText } from "./meta.ts";
+import { nestedColumn } from "./nested.ts";
 import { recordsOf } from "./record.ts";
 import { bytesOf } from "./values.ts";
 
@@ -53,7 +54,7 @@ export async function* scan(
   limits: BlockLimits = LIMITS,
 ): AsyncGenerator<ScannedBlock, ScanEnd> {
   const footer = await readFooter(object);
-  const { fields, leaves } = footer.schema;
+  const { fields, leaves, nested } = footer.schema;
   const skips: number[] = [];
   let firstRecord = 0;
   let read = 0;
@@ -81,6 +82,7 @@ export async function* scan(
     fields: fields.map(({ name }) => name),
     columns: fields.map((field) => ({ ...field, leaf: leaves[field.leaf]! })),
     skips: skipsText(skips),
+    ...(Object.keys(nested).length > 0 && { nested }),
   };
   return { encoding: "plain", crc32c: footer.crc32c, meta: { ...meta } };
 }
@@ -199,15 +201,23 @@ function cut(
   for (const [f, field] of schema.fields.entries()) {
     const own = pages[field.leaf]!;
     const { rows, place } = slices[field.leaf]!;
-    const { column, faults } = toColumn(field, schema.leaves[field.leaf]!, rows, place);
-    // A value that no column can hold is a fault of its record only where the field is asked for: `columns` tells of it.
-    columns.fields.set(field.name, faults.size === 0 ? column : without(column, faults.keys(), records));
+    if (field.json !== true) {
+      const { column, faults } = toColumn(field, schema.leaves[field.leaf]!, rows, place);
+      // A value that no column can hold is a fault of its record only where the field is asked for: `columns` tells of it.
+      columns.fields.set(field.name, faults.size === 0 ? column : without(column, faults.keys(), records));
+    }
     const { dictionary } = cursors[field.leaf]!;
     if (dictionary !== undefined && own.some(({ coded }) => coded)) segments.push({ ...dictionary, field: f + 1 });
     const first = own[0]!;
     const last = own.at(-1)!;
     segments.push({ file: 0, offset: first.offset, length: last.offset + last.length - first.offset, field: f + 1 });
     skips.push(packSkip(row - first.firstRow, chunks[field.leaf]!.codec));
+  }
+  for (const [name, node] of Object.entries(schema.nested)) {
+    const own = schema.fields.filter((field) => field.name === name).map(({ leaf }) => leaf);
+    const leaves = own.map((leaf) => schema.leaves[leaf]!);
+    const rows = own.map((leaf) => slices[leaf]!.rows);
+    columns.fields.set(name, nestedColumn(node, leaves, rows, records));
   }
   const record = recordsOf(
     schema,

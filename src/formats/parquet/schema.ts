@@ -9,6 +9,7 @@
 import type { SchemaElement } from "hyparquet/src/types.js";
 import { RecordMalformed } from "../errors.ts";
 import type { ValueKind } from "../types.ts";
+import { isNested, leavesOf, ownNode } from "./nested.ts";
 
 export type PhysicalType = NonNullable<SchemaElement["type"]>;
 
@@ -35,6 +36,8 @@ export interface ColumnField {
   nullBelow: number;
   /** A list's definition levels from here on stand for an element. */
   itemFrom: number;
+  /** One leaf of a field of JSON; the others, of the same name, are its neighbours. */
+  json?: true;
 }
 
 /** What a leaf's values are for eyes. */
@@ -54,6 +57,8 @@ export interface FileSchema {
   leaves: Leaf[];
   root: Node[];
   fields: ColumnField[];
+  /** Of fields of JSON, by name: leaves counted from the field's own first one. */
+  nested: { [name: string]: Node };
 }
 
 const MAX_DEPTH = 64;
@@ -69,13 +74,21 @@ export function readSchema(elements: readonly SchemaElement[], file: string): Fi
   const root = tree.children.map((child) => builder.build(child, 0, 0, []));
   const fields: ColumnField[] = [];
   const names = new Set<string>();
+  const nested: FileSchema["nested"] = {};
   for (const node of root) {
     const field = columnField(node, builder.leaves);
     // Of two fields with one name the first one counts.
-    if (field !== undefined && !names.has(field.name)) fields.push(field);
+    const first = !names.has(node.name);
+    if (field !== undefined && first) fields.push(field);
+    if (isNested(node) && first) {
+      Object.defineProperty(nested, node.name, { value: ownNode(node), enumerable: true });
+      for (let leaf = node.leaf; leaf < node.leaf + leavesOf(node); leaf++) {
+        fields.push({ name: node.name, leaf, kind: "bytes", list: false, nullBelow: 0, itemFrom: 0, json: true });
+      }
+    }
     names.add(node.name);
   }
-  return { leaves: builder.leaves, root, fields };
+  return { leaves: builder.leaves, root, fields, nested };
 }
 
 class Builder {
