@@ -32,6 +32,16 @@ const hello = z.object({
         truncation_side: z.enum(["left", "right"]),
         special_tokens: z.enum(["template", "none", "bos", "eos", "both"]),
         parse_special: z.boolean(),
+        /** Conversations. `template`: a name of the tokenizer's, or a path; `options`: JSON of what it is given besides. */
+        chat: z
+          .object({
+            messages_column: z.string().min(1).max(1024).nullable(),
+            tools_column: z.string().min(1).max(1024).nullable(),
+            template: z.string().min(1).max(4096).nullable(),
+            options: z.string().max(65_536),
+          })
+          .nullable()
+          .default(null),
       })
       .nullable()
       .default(null),

@@ -103,8 +103,10 @@ export class ViewOpener {
   }
 
   private async text(asked: NonNullable<Hello["view"]["tokenizer"]>): Promise<TextRequest> {
+    const tokenizer = await this.tokenizers.open(asked.path);
     return {
-      tokenizer: await this.tokenizers.open(asked.path),
+      tokenizer,
+      chat: await this.tokenizers.chat(asked.chat ?? {}, tokenizer),
       column: asked.text_column ?? undefined,
       truncationSide: asked.truncation_side,
       around: asked.special_tokens,

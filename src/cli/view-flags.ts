@@ -1,7 +1,9 @@
 /** Flags that say what a view delivers, as the loader's arguments of the same names do. */
+import { resolve } from "node:path";
 import { Option } from "commander";
 import type { Command } from "commander";
 import { Tokenizers } from "../agent/tokenizers.ts";
+import { Usage } from "../base/usage.ts";
 import type { ViewRequest } from "../feed/columns.ts";
 import type { Storage } from "../storage/types.ts";
 import type { Around } from "../tokenizer/types.ts";
@@ -15,6 +17,10 @@ export interface ViewFlags {
   textColumn?: string;
   addSpecialTokens: string;
   parseSpecial?: boolean;
+  messagesColumn?: string;
+  toolsColumn?: string;
+  chatTemplate?: string;
+  chatTemplateKwargs?: string;
 }
 
 const AROUND: { readonly [value: string]: Around } = {
@@ -37,7 +43,21 @@ export function addViewFlags(command: Command): Command {
         .choices(Object.keys(AROUND))
         .default("true"),
     )
-    .option("--parse-special", "special tokens that are spelled out in a text become themselves");
+    .option("--parse-special", "special tokens that are spelled out in a text become themselves")
+    .option("--messages-column <name>", "the column of conversations (default: messages, where there is no text)")
+    .option("--tools-column <name>", "tools of each conversation (default: tools)")
+    .option("--chat-template <which>", "a template's name (default: default), or the path of a file")
+    .option("--chat-template-kwargs <json>", "what else the template is given");
+}
+
+function optionsOf(text: string): string {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) return text;
+  } catch {
+    // Said below.
+  }
+  throw new Usage(`--chat-template-kwargs must be a JSON object, got ${text}`);
 }
 
 export async function viewRequest(flags: ViewFlags, storage: Storage): Promise<ViewRequest> {
@@ -49,10 +69,22 @@ export async function viewRequest(flags: ViewFlags, storage: Storage): Promise<V
     sampleRule: flags.sampleRule,
   };
   if (flags.tokenizer === undefined) return request;
+  const tokenizers = new Tokenizers(storage);
+  const tokenizer = await tokenizers.open(flags.tokenizer);
+  const template = flags.chatTemplate;
   return {
     ...request,
     text: {
-      tokenizer: await new Tokenizers(storage).open(flags.tokenizer),
+      tokenizer,
+      chat: await tokenizers.chat(
+        {
+          messages_column: flags.messagesColumn,
+          tools_column: flags.toolsColumn,
+          template: template !== undefined && /[/]|\.jinja$/.test(template) ? resolve(template) : template,
+          options: optionsOf(flags.chatTemplateKwargs ?? "{}"),
+        },
+        tokenizer,
+      ),
       column: flags.textColumn,
       truncationSide: "right",
       around: AROUND[flags.addSpecialTokens]!,

@@ -9,7 +9,8 @@ import { ROW_HEADER_BYTES } from "../formats/types.ts";
 import { ColumnUnknown } from "./errors.ts";
 import { align } from "./memory.ts";
 import { pieceColumns, tokensField } from "./piece-columns.ts";
-import { TokenizerUnsupported } from "../tokenizer/errors.ts";
+import { ChatTemplate, TokenizerUnsupported } from "../tokenizer/errors.ts";
+import { LOSS_MASK, type ChatRequest } from "./chat-view.ts";
 import type { TextRequest, TextView } from "./text.ts";
 
 /** What a user asks for; part of the view fingerprint. */
@@ -63,10 +64,10 @@ export function viewLayout(schema: Schema, view: ViewRequest, file: string, piec
   const text = found === undefined || pieces === undefined ? found : { ...found, whole: true };
   if (pieces !== undefined) {
     const tokens = text?.feature ?? tokensField(schema, file).name;
-    const columns = pieceColumns(schema, view, pieces, tokens, text !== undefined, file);
+    const columns = pieceColumns(schema, view, pieces, tokens, text === undefined ? [] : namesOfText(text), file);
     return { ...layoutOf(columns, view.padId), tokens, ...(text === undefined ? {} : { text }) };
   }
-  const names = view.columns ?? (text === undefined ? defaultColumns(numeric, schema, file) : [IDS, MASK]);
+  const names = view.columns ?? (text === undefined ? defaultColumns(numeric, schema, file) : namesOfText(text));
   if (names.length > MAX_COLUMNS) {
     throw new ColumnUnknown(
       `${names.length} columns are too many: at most ${MAX_COLUMNS} can be delivered`,
@@ -79,7 +80,7 @@ export function viewLayout(schema: Schema, view: ViewRequest, file: string, piec
     throw new ColumnUnknown(`column ${twice} is named twice`, { file }, "a batch has each column once");
   }
   const columns = names.map((name) =>
-    text !== undefined && (name === IDS || name === MASK)
+    text !== undefined && (name === IDS || name === MASK || (name === LOSS_MASK && text.chat !== undefined))
       ? tokenized(name, text)
       : deliver(name, schema, numeric, view, file),
   );
@@ -110,6 +111,10 @@ function layoutOf(columns: DeliveredColumn[], padId: number): ViewLayout {
   };
 }
 
+function namesOfText({ chat }: TextView): string[] {
+  return chat === undefined ? [IDS, MASK] : [IDS, MASK, LOSS_MASK];
+}
+
 /** The layout with one more column, which is not asked for and counts for nothing in the order. */
 export function withColumn(layout: ViewLayout, column: DeliveredColumn, padId: number): ViewLayout {
   const { nominalBytes } = layout;
@@ -117,15 +122,12 @@ export function withColumn(layout: ViewLayout, column: DeliveredColumn, padId: n
 }
 
 /** The column that the tokenizer is for; refuses rows without room between the tokens that stand around a text. */
-function textView(
-  schema: Schema,
-  view: ViewRequest,
-  { column, ...text }: TextRequest,
-  file: string,
-  whole: boolean,
-): TextView {
-  const fields = schema.fields.filter(({ kind }) => kind === "bytes");
+function textView(schema: Schema, view: ViewRequest, request: TextRequest, file: string, whole: boolean): TextView {
+  const { column, chat: askedChat, ...text } = request;
+  const conversations = column === undefined ? messagesField(schema, askedChat, file) : undefined;
+  const fields = schema.fields.filter(({ kind, json }) => kind === "bytes" && json !== true);
   const field =
+    conversations ??
     fields.find(({ name }) => name === (column ?? "text")) ??
     (column === undefined && fields.length === 1 ? fields[0] : undefined);
   if (field === undefined) {
@@ -133,10 +135,11 @@ function textView(
     throw new ColumnUnknown(
       column === undefined ? "there is no one text column to tokenize" : `text column ${column} is not in the data`,
       { file },
-      `name it with text_column=; columns of text: ${found}`,
+      `name it with text_column=; columns of text: ${found}; conversations are named with messages_column=: ${namesOf(schema)}`,
     );
   }
-  const clash = schema.fields.find(({ name }) => name === IDS || name === MASK);
+  const own = conversations === undefined ? [IDS, MASK] : [IDS, MASK, LOSS_MASK];
+  const clash = schema.fields.find(({ name }) => own.includes(name));
   if (clash !== undefined) {
     throw new ColumnUnknown(
       `the data has a column ${clash.name} of its own beside the text`,
@@ -144,6 +147,7 @@ function textView(
       "leave tokenizer out to train on the stored ids",
     );
   }
+  if (conversations !== undefined) return chatView(schema, view, request, conversations.name, file);
   const ends = text.tokenizer.around[text.around];
   if (ends === undefined) {
     throw new TokenizerUnsupported(
@@ -162,11 +166,58 @@ function textView(
   return { ...text, feature: field.name, maxLength: view.maxLength };
 }
 
+/** The column of conversations: the named one, or `messages` of data that has no `text`. */
+function messagesField(schema: Schema, { column }: ChatRequest, file: string): Field | undefined {
+  const fields = schema.fields.filter(({ kind }) => kind === "bytes");
+  const field = fields.find(({ name }) => name === (column ?? "messages"));
+  if (column === undefined) return fields.some(({ name }) => name === "text") ? undefined : field;
+  if (field !== undefined) return field;
+  const why = schema.notColumns?.[column];
+  throw new ColumnUnknown(
+    why === undefined ? `messages column ${column} is not in the data` : `messages column ${column} ${why}`,
+    { file },
+    `columns of lists, objects or text: ${namesOf(schema)}`,
+  );
+}
+
+function namesOf({ fields }: Schema): string {
+  const names = fields.filter(({ kind }) => kind === "bytes").map(({ name }) => name);
+  return names.join(", ") || "none";
+}
+
+function chatView(schema: Schema, view: ViewRequest, request: TextRequest, feature: string, file: string): TextView {
+  const { column: _, chat, ...text } = request;
+  const { spec, missing } = chat;
+  if (text.around !== "template" && text.around !== "none") {
+    throw new TokenizerUnsupported(
+      `add_special_tokens=${JSON.stringify(text.around)} goes with text: a chat template has its own special tokens`,
+      { file: text.tokenizer.file },
+      "leave add_special_tokens out",
+    );
+  }
+  if (spec === undefined) {
+    throw new ChatTemplate(
+      `column ${feature} holds conversations, and ${missing}`,
+      { file: text.tokenizer.file },
+      "give the path of a template with chat_template=, or name a column of text with text_column=",
+    );
+  }
+  const tools = schema.fields.find(({ name, kind }) => kind === "bytes" && name === (chat.tools ?? "tools"));
+  if (tools === undefined && chat.tools !== undefined) {
+    throw new ColumnUnknown(
+      `tools column ${chat.tools} is not in the data`,
+      { file },
+      `columns of lists, objects or text: ${namesOf(schema)}`,
+    );
+  }
+  return { ...text, feature, maxLength: view.maxLength, chat: { spec, tools: tools?.name } };
+}
+
 function tokenized(name: string, { feature, maxLength }: TextView): DeliveredColumn {
-  const ids = name === IDS;
-  const storage = ids ? "i32" : "length";
-  const bytes = ids ? maxLength * VALUE_BYTES.i32 : VALUE_BYTES.length;
-  return { name, feature, storage, width: maxLength, scalar: false, dtype: "int64", bytes };
+  const column = { name, feature, width: maxLength, scalar: false, dtype: "int64" as const };
+  if (name === MASK) return { ...column, storage: "length", bytes: VALUE_BYTES.length };
+  const bytes = maxLength * VALUE_BYTES.i32;
+  return { ...column, feature: name === LOSS_MASK ? LOSS_MASK : feature, storage: "i32", bytes };
 }
 
 function defaultColumns(numeric: Field[], schema: Schema, file: string): string[] {

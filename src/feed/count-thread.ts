@@ -10,7 +10,8 @@ import { startOf } from "../formats/dense.ts";
 import { formatOf } from "../formats/registry.ts";
 import type { PlacedSegment, RawBlock } from "../formats/types.ts";
 import { blockColumns } from "./block-columns.ts";
-import { TextColumn, type TextView } from "./text.ts";
+import type { TextView } from "./text.ts";
+import { featuresOfText, openTokenColumn, type TokenColumn } from "./token-column.ts";
 
 export interface CountRequest extends RawBlock {
   format: string;
@@ -29,17 +30,19 @@ export function run(): void {
   const port = parentPort;
   if (port === null) throw new Error("count-thread must run in a worker");
   let feature = "";
-  let text: Promise<TextColumn> | undefined;
+  let features: string[] = [];
+  let text: Promise<TokenColumn> | undefined;
   port.on("message", (message: CountMessage) => {
     if (message.type === "open") {
       feature = message.feature;
-      text = message.text === undefined ? undefined : TextColumn.open({ ...message.text, whole: true });
+      text = message.text === undefined ? undefined : openTokenColumn({ ...message.text, whole: true });
+      features = message.text === undefined ? [feature] : featuresOfText(message.text);
       // Its failure is told by each task that needs it.
       text?.catch(() => undefined);
       return;
     }
     const { task, request } = message;
-    countsOf(request, feature, text).then(
+    countsOf(request, feature, features, text).then(
       (counts) => port.postMessage({ task, counts } satisfies CountAnswer, [counts.buffer as ArrayBuffer]),
       (error: unknown) => port.postMessage({ task, fault: toErrorRecord(error) } satisfies CountAnswer),
     );
@@ -49,13 +52,14 @@ export function run(): void {
 async function countsOf(
   request: CountRequest,
   feature: string,
-  text: Promise<TextColumn> | undefined,
+  features: readonly string[],
+  text: Promise<TokenColumn> | undefined,
 ): Promise<Uint32Array> {
   const { records } = request;
   const format = formatOf(request.format);
   if (format.kind !== "columns") throw new Error(`${format.name} decodes rows`);
   await format.ready?.();
-  const decoded = await blockColumns(format, request, [feature], request.restarts);
+  const decoded = await blockColumns(format, request, features, request.restarts);
   const { fields, faults } = text === undefined ? decoded : (await text).tokenize(decoded, request, () => true);
   if (faults.size > 0) throw faults.get(Math.min(...faults.keys()))!;
   const column = fields.get(feature);

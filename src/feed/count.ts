@@ -18,6 +18,7 @@ import { ViewWriter } from "../dataset/view-write.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import type { Counted } from "./counted.ts";
 import type { CountAnswer, CountMessage, CountRequest } from "./count-thread.ts";
+import { featuresOfText } from "./token-column.ts";
 import { BlockMemory, ShardBlocks } from "./shard-blocks.ts";
 
 export interface CountOptions {
@@ -57,7 +58,8 @@ export async function countTokens(index: DatasetIndex, counted: Counted, options
     const work = async (): Promise<void> => {
       for (const shard of queue) {
         const row = index.shards[shard]!;
-        const blocks = new ShardBlocks(index, shard, counted.feature, storage, memory);
+        const features = counted.text === undefined ? [counted.feature] : featuresOfText(counted.text);
+        const blocks = new ShardBlocks(index, shard, features, storage, memory);
         const advance = (block: number): void => {
           done += row.size / Math.max(row.blocks, 1);
           if (block >= 0) progress?.(Math.round(done), bytes, row.path);

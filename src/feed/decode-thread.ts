@@ -28,7 +28,7 @@ import { loadKernels } from "../kernels/load.ts";
 import { blockColumns } from "./block-columns.ts";
 import { align } from "./memory.ts";
 import { rowsOfPieces, wantedRecords } from "./piece-rows.ts";
-import { TextColumn } from "./text.ts";
+import { featuresOf, openTokenColumn, type TokenColumn } from "./token-column.ts";
 import type { TextView } from "./text.ts";
 
 /** A memory in which runs will lie, one after the other; sent once. */
@@ -90,7 +90,7 @@ interface Attached {
   columns: readonly StoredColumn[];
   /** Features that the columns are of. */
   features: readonly string[];
-  text: Promise<TextColumn> | undefined;
+  text: Promise<TokenColumn> | undefined;
 }
 
 type Work = Extract<DecodeMessage, { type: "decode" | "columns" | "survey" }>;
@@ -133,8 +133,8 @@ class DecodeWorker {
       case "attach": {
         const kernels = this.kernels.get(message.memory);
         if (kernels === undefined) throw new Error(`memory ${message.memory} was not sent to this thread`);
-        const features = [...new Set(message.columns.map(({ feature }) => feature))];
-        const text = message.text === undefined ? undefined : TextColumn.open(message.text);
+        const features = featuresOf(message.columns, message.text);
+        const text = message.text === undefined ? undefined : openTokenColumn(message.text);
         // Its failure is told by each task that needs it.
         text?.catch(() => undefined);
         this.groups.set(message.group, { kernels, columns: message.columns, features, text });

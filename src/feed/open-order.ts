@@ -19,6 +19,7 @@ import type { ViewLayout } from "./columns.ts";
 import type { GroupView } from "./group.ts";
 import type { NamedIndex, SourceViews } from "./order-view.ts";
 import { Source } from "./source.ts";
+import { featuresOf } from "./token-column.ts";
 
 /** `named`, `views`: the sources of the job; `plan` was made of them. `layout`: what is delivered of them. */
 export async function openOrder(
@@ -31,7 +32,7 @@ export async function openOrder(
 ): Promise<Pick<GroupView, "order" | "sources" | "clocks">> {
   const timeline = timelineOf(plan.entries, plan.segments);
   const clocks = newClocks();
-  const features = new Set(layout.stored.map(({ feature }) => feature));
+  const features = new Set(featuresOf(layout.stored, layout.text));
   const opened = await Promise.all(
     plan.entries.map(async ({ name, view: fingerprint }, number) => {
       const at = named.findIndex((source) => source.name === name);

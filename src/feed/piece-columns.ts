@@ -3,7 +3,7 @@
  * they are, and what says where a packed row's documents end.
  *
  * @example
- * const columns = pieceColumns(schema, view, "pack", "input_ids", false, file);
+ * const columns = pieceColumns(schema, view, "pack", "input_ids", [], file);
  */
 import type { PieceRule } from "../dataset/pack.ts";
 import type { Field, Schema } from "../formats/types.ts";
@@ -31,16 +31,17 @@ export function tokensField(schema: Schema, file: string): Field {
   );
 }
 
-/** `tokens`: the field that is counted; `tokenized`: it is text, and `input_ids` are made of it. */
+/** `tokens`: the field that is counted; `made`: what is made of text, none of stored ids. */
 export function pieceColumns(
   schema: Schema,
   view: ViewRequest,
   rule: PieceRule,
   tokens: string,
-  tokenized: boolean,
+  made: readonly string[],
   file: string,
 ): DeliveredColumn[] {
   const { maxLength } = view;
+  const tokenized = made.length > 0;
   const ids = schema.fields.find(({ name }) => name === tokens)!;
   const list = (name: string, storage: "i32" | "i64" | "f32" | "length"): DeliveredColumn => ({
     name,
@@ -52,7 +53,7 @@ export function pieceColumns(
     bytes: storage === "length" ? VALUE_BYTES.length : maxLength * VALUE_BYTES[storage],
   });
   const isAlike = (field: Field): boolean => !tokenized && (field === ids || alike(field, ids));
-  const names = view.columns ?? defaults(schema, tokenized, isAlike);
+  const names = view.columns ?? (tokenized ? made : defaults(schema, isAlike));
   const taken = rule === "pack" ? names.find((name) => MADE.includes(name)) : undefined;
   if (taken !== undefined) {
     throw new ColumnUnknown(`column ${taken} is made of packed rows themselves`, { file }, "leave it out of columns");
@@ -60,7 +61,7 @@ export function pieceColumns(
   return names.map((name) => {
     const field = schema.fields.find((candidate) => candidate.name === name);
     if (name === MASK) return maskOf(field, list(MASK, "length"), file);
-    if (tokenized && name === IDS) return list(IDS, "i32");
+    if (made.includes(name)) return list(name, "i32");
     if (field !== undefined && field.kind !== "bytes" && isAlike(field)) {
       // A mask that is not that of padding: as what it is.
       return list(name, field.kind === "float" ? "f32" : storageOf(field, true) === "i64" ? "i64" : "i32");
@@ -98,8 +99,7 @@ export function documentsColumn(most: number): DeliveredColumn {
   };
 }
 
-function defaults(schema: Schema, tokenized: boolean, isAlike: (field: Field) => boolean): string[] {
-  if (tokenized) return [IDS, MASK];
+function defaults(schema: Schema, isAlike: (field: Field) => boolean): string[] {
   const lists = schema.fields.filter((field) => field.kind !== "bytes" && field.name !== MASK && isAlike(field));
   return [...lists.map(({ name }) => name), MASK];
 }

@@ -2,7 +2,7 @@
  * Shard blocks: the blocks of one shard as they are stored, each once and whole, for work that is no feed (counting).
  *
  * @example
- * const blocks = new ShardBlocks(index, 0, "text", storage, new BlockMemory());
+ * const blocks = new ShardBlocks(index, 0, ["text"], storage, new BlockMemory());
  * for (let block = 0, count = await blocks.open(); block < count; block++) {
  *   const { request, giveBack } = await blocks.read(block);
  *   giveBack();
@@ -33,11 +33,11 @@ export class ShardBlocks {
   /** Bytes of the stream that came out. */
   private at = 0;
 
-  constructor(index: DatasetIndex, shard: number, feature: string, storage: PosixStorage, memory: BlockMemory) {
+  constructor(index: DatasetIndex, shard: number, features: readonly string[], storage: PosixStorage, memory: BlockMemory) {
     this.memory = memory;
     const noExtents = { count: 0, shard: new Uint32Array(0), firstBlock: new Uint32Array(0) };
     const extents = { ...noExtents, blocks: new Uint32Array(0), sampleStart: new Float64Array(1) };
-    this.source = new Source(index, extents, "count", storage, newClocks(), new Set([feature]));
+    this.source = new Source(index, extents, "count", storage, newClocks(), new Set(features));
     this.shard = shard;
   }
 

@@ -14,6 +14,7 @@ import { RecordMalformed } from "../formats/errors.ts";
 import type { BlockColumns, Column } from "../formats/types.ts";
 import { openTokenizer } from "../tokenizer/open.ts";
 import type { Around, CompiledTokenizer, Tokenizer } from "../tokenizer/types.ts";
+import { chatHash, type ChatRequest, type ChatView } from "./chat-view.ts";
 
 /** What a user asks for. */
 export interface TextRequest {
@@ -24,30 +25,35 @@ export interface TextRequest {
   truncationSide: "left" | "right";
   around: Around;
   parseSpecial: boolean;
+  /** What is made of conversations. */
+  chat: ChatRequest;
 }
 
 /** The text column of a view; crosses threads. */
-export interface TextView extends Omit<TextRequest, "column"> {
+export interface TextView extends Omit<TextRequest, "column" | "chat"> {
   feature: string;
   maxLength: number;
+  /** The column holds conversations. */
+  chat?: ChatView;
   /** Documents are not cut: the view makes rows of pieces of them. @default false */
   whole?: boolean;
 }
 
 /** Hash of what makes ids of a text, for the view's fingerprint. */
-export function tokenizerHash({ tokenizer, feature, truncationSide, around, parseSpecial }: TextView): string {
+export function tokenizerHash({ tokenizer, feature, truncationSide, around, parseSpecial, chat }: TextView): string {
   const spec = {
     around,
     column: feature,
     parse_special: parseSpecial,
     sha256: tokenizer.sha256,
     truncation: truncationSide,
+    ...(chat === undefined ? {} : { chat: chatHash(chat) }),
   };
   return createHash("sha256").update(canonicalJson(spec)).digest("hex").slice(0, 32);
 }
 
 /** Records of a block, for messages. */
-interface Place {
+export interface BlockPlace {
   records: number;
   firstRecord: number;
   file: string;
@@ -73,7 +79,7 @@ export class TextColumn {
   }
 
   /** The columns of a block with ids in place of the text; records that are not wanted have none. */
-  tokenize(block: BlockColumns, place: Place, wanted: (i: number) => boolean): BlockColumns {
+  tokenize(block: BlockColumns, place: BlockPlace, wanted: (i: number) => boolean): BlockColumns {
     const text = block.fields.get(this.feature);
     if (text === undefined) return block;
     const faults = new Map(block.faults);
@@ -120,7 +126,8 @@ export class TextColumn {
   }
 }
 
-function stringOf(column: Column, i: number): string {
+/** A text of a column of bytes. */
+export function stringOf(column: Column, i: number): string {
   const bytes = column.values as Uint8Array;
   const from = i === 0 ? 0 : column.ends[i - 1]!;
   // A copy: the bytes may lie in memory that others write to.
@@ -129,7 +136,7 @@ function stringOf(column: Column, i: number): string {
   return own.toString("utf8");
 }
 
-function faultOf(error: unknown, { file, firstRecord }: Place, i: number): AthanorError {
+export function faultOf(error: unknown, { file, firstRecord }: BlockPlace, i: number): AthanorError {
   if (!(error instanceof AthanorError)) throw error;
   return AthanorError.fromRecord({ ...error.toRecord(), file, record: firstRecord + i });
 }

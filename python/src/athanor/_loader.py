@@ -39,7 +39,7 @@ class Loader(Run):
         max_length: values of a feature in a row; longer ones are cut, shorter ones padded. Default 512.
         columns: features to deliver. Default: all numeric ones, and `attention_mask`.
         pad_id: value of padding. Default 0; with a tokenizer its padding token.
-        tokenizer: path of a tokenizer.json or model folder: makes ids of text. docs/guides/text.md has the next seven.
+        tokenizer: path of a tokenizer.json or model folder: makes ids of text, or of chats. docs/guides/text.md has the next 11.
         shuffle: "window" (default), "global" (small random reads) or "none".
         shuffle_memory: bytes of all shuffle windows of the job. Default 1 GiB. Part of the order.
         lanes, window: override the order's own, if `athanor plan` says so.
@@ -92,6 +92,10 @@ class Loader(Run):
         truncation_side: str = "right",
         add_special_tokens: bool | str = True,
         parse_special: bool = False,
+        messages_column: str | None = None,
+        tools_column: str | None = None,
+        chat_template: str | os.PathLike[str] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         padding: str = "max_length",
         pad_to_multiple_of: int | None = None,
         shuffle: str = "window",
@@ -153,7 +157,18 @@ class Loader(Run):
             sizes, mix is not None, seed, shuffle, shuffle_memory, lanes, window, unit, last, drop_last
         )
         mixed = None if mix is None else mix_of(mix)
-        text = tokenizer_request(tokenizer, mode, text_column, truncation_side, add_special_tokens, parse_special)
+        text = tokenizer_request(
+            tokenizer,
+            mode,
+            text_column,
+            truncation_side,
+            add_special_tokens,
+            parse_special,
+            messages_column,
+            tools_column,
+            chat_template,
+            chat_template_kwargs,
+        )
         self._place = place
         self._cp_split = cp_split
         request = Request(

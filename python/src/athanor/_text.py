@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from . import _arguments
 
 _AROUND = {True: "template", False: "none", "bos": "bos", "eos": "eos", "both": "both"}
-_CUT = ("input_ids", "attention_mask")
+_CUT = ("input_ids", "attention_mask", "loss_mask")
 
 
 def tokenizer_request(
@@ -20,6 +22,10 @@ def tokenizer_request(
     truncation_side: str,
     add_special_tokens: bool | str,
     parse_special: bool,
+    messages_column: str | None = None,
+    tools_column: str | None = None,
+    chat_template: str | os.PathLike[str] | None = None,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """The `tokenizer` field of the hello's view."""
     _arguments.one_of("truncation_side", truncation_side, ("right", "left"))
@@ -34,7 +40,11 @@ def tokenizer_request(
                 "tokenizer must be given with text_column, truncation_side, add_special_tokens or parse_special, "
                 "got none"
             )
+        if any(option is not None for option in (messages_column, tools_column, chat_template, chat_template_kwargs)):
+            raise ValueError("tokenizer must be given with the options of chats, got none")
         return None
+    if text_column is not None and messages_column is not None:
+        raise ValueError("one of text_column and messages_column must be left out, got both")
     if mode == "none":
         raise ValueError(
             f'tokenizer must be left out with agent="none", where only token ids are read, got {tokenizer!r}'
@@ -50,18 +60,46 @@ def tokenizer_request(
         "truncation_side": truncation_side,
         "special_tokens": _AROUND[add_special_tokens],
         "parse_special": parse_special,
+        "chat": {
+            "messages_column": messages_column,
+            "tools_column": tools_column,
+            "template": _template(chat_template),
+            "options": _options(chat_template_kwargs),
+        },
     }
+
+
+def _template(chat_template: str | os.PathLike[str] | None) -> str | None:
+    """A name of one of the tokenizer's templates, or the path of a file."""
+    if chat_template is None:
+        return None
+    name = os.fspath(chat_template)
+    if "{%" in name or "{{" in name:
+        raise ValueError("chat_template must be a template's name or the path of a file that holds one, got its text")
+    return os.path.abspath(name) if os.sep in name or name.endswith(".jinja") else name
+
+
+def _options(kwargs: Mapping[str, Any] | None) -> str:
+    try:
+        return json.dumps(dict(kwargs or {}), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"chat_template_kwargs must be a dict of JSON values, got {kwargs!r}") from error
 
 
 def text_options(request: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a loader that make this request."""
     around = {value: key for key, value in _AROUND.items()}
+    chat = request["chat"]
     return {
         "tokenizer": request["path"],
         "text_column": request["text_column"],
         "truncation_side": request["truncation_side"],
         "add_special_tokens": around[request["special_tokens"]],
         "parse_special": request["parse_special"],
+        "messages_column": chat["messages_column"],
+        "tools_column": chat["tools_column"],
+        "chat_template": chat["template"],
+        "chat_template_kwargs": json.loads(chat["options"]) or None,
     }
 
 

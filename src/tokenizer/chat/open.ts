@@ -11,6 +11,8 @@ import { TokenizerUnsupported } from "../errors.ts";
 import type { ChatSpec, CompiledTokenizer, Encoded } from "../types.ts";
 import { ChatRenderer } from "./conversation.ts";
 
+export { Refused } from "./python.ts";
+
 export interface ChatTokenizer {
   /** `marked`: 1 for tokens of the assistant. May stop as soon as there are more ids than `limit`. Overwritten by the next call. */
   encode(messages: string, tools: string | undefined, limit: number): Encoded & { marked: Uint8Array };

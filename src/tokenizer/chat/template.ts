@@ -83,8 +83,7 @@ function render(
     if (text.length > MAX_TEXT) throw new RangeError(`it made ${text.length} characters of one conversation`);
     return text.toWellFormed();
   } catch (error) {
-    // A deadline that passed is no error of the library: it must end all of this.
-    if (error instanceof Refused || (error as { code?: unknown }).code !== undefined) throw error;
+    if (error instanceof Refused) throw error;
     throw new ChatTemplate(
       `the chat template ${name} cannot be used: ${messageOf(error)}`,
       {},
