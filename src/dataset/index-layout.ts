@@ -27,7 +27,7 @@ import { IndexCorrupt } from "./errors.ts";
 import type { BytesByField } from "./largest-block.ts";
 import type { DatasetIndex, IgnoredFile, MissingChunks, PastSet, ShardRow, StoredTable } from "./types.ts";
 
-export const INDEX_VERSION = 2;
+export const INDEX_VERSION = 3;
 export const RUN_BLOCKS = 64;
 
 const MAGIC = "ATHIDX01";

@@ -29,7 +29,10 @@ export class SchemaMerge {
         const kept = seen.field.values === 0 ? field : seen.field;
         if (kept.json === true && kept.loose === true) {
           const { name, kind, json, loose } = kept;
-          seen.field = mergeFields({ ...counts(seen.field), name, kind, json, loose }, { ...counts(field), name, kind, json, loose });
+          seen.field = mergeFields(
+            { ...counts(seen.field), name, kind, json, loose },
+            { ...counts(field), name, kind, json, loose },
+          );
           continue;
         }
       }
@@ -68,7 +71,12 @@ export class SchemaMerge {
   }
 }
 
-function counts({ present, minLength, maxLength, values }: Field): Pick<Field, "present" | "minLength" | "maxLength" | "values"> {
+function counts({
+  present,
+  minLength,
+  maxLength,
+  values,
+}: Field): Pick<Field, "present" | "minLength" | "maxLength" | "values"> {
   return { present, minLength, maxLength, values };
 }
 

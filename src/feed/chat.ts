@@ -52,7 +52,8 @@ export class ChatColumn {
         try {
           const conversation = stringOf(messages, i);
           const given = tools === undefined || tools.present?.[i] === 0 ? "" : stringOf(tools, i);
-          const found = conversation === "" ? NOTHING : this.encode(conversation, given === "" ? undefined : given, left);
+          const found =
+            conversation === "" ? NOTHING : this.encode(conversation, given === "" ? undefined : given, left);
           const kept = Math.min(found.length, maxLength);
           if (kept < found.length) cut[i] = 1;
           if (length + kept > values.length) {

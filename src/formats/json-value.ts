@@ -27,7 +27,9 @@ function valueColumn(name: string, value: Parsed, fields: RecordFields): void {
 
 /** An object, or a list of objects. */
 function isNested(value: Parsed): boolean {
-  return value instanceof Map || (Array.isArray(value) && value.length > 0 && value.every((item) => item instanceof Map));
+  return (
+    value instanceof Map || (Array.isArray(value) && value.length > 0 && value.every((item) => item instanceof Map))
+  );
 }
 
 /** Undefined: nothing, or no list of numbers. */
@@ -59,4 +61,3 @@ function flatten(value: Parsed, list: (number | bigint)[]): "int64" | "float" | 
   }
   return kind;
 }
-

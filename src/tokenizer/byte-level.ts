@@ -78,7 +78,9 @@ export class ByteLevelTokenizer implements SpanTokenizer {
         this.raw.cut(
           text,
           (id, from, to) =>
-            id >= 0 ? this.takeMarked(id, whole.touches(from, to)) : this.markedPiece(text.slice(from, to), whole, from),
+            id >= 0
+              ? this.takeMarked(id, whole.touches(from, to))
+              : this.markedPiece(text.slice(from, to), whole, from),
           (at) => literal.has(at),
         );
       });
@@ -139,7 +141,9 @@ export class ByteLevelTokenizer implements SpanTokenizer {
     spans.at = from - (this.prefixes && text[from] !== " " ? 1 : 0);
     const goesOn = this.split(from === 0 && to === text.length ? text : text.slice(from, to), this.word);
     if (goesOn && spans.at !== to) {
-      throw new TokenizerUnsupported("the pre-tokenizer adds or drops characters: what the assistant said cannot be told apart");
+      throw new TokenizerUnsupported(
+        "the pre-tokenizer adds or drops characters: what the assistant said cannot be told apart",
+      );
     }
     return goesOn;
   }

@@ -27,7 +27,9 @@ export class PieceSpans {
     const local = this.spans
       .filter(([begin, end]) => begin < to && end > from)
       .map(([begin, end]) => [moved(Math.max(0, begin - from)), moved(Math.min(to, end) - from)] as const);
-    const literal = [...this.literal].filter((place) => place >= from && place < to).map((place) => moved(place - from));
+    const literal = [...this.literal]
+      .filter((place) => place >= from && place < to)
+      .map((place) => moved(place - from));
     return new PieceSpans(local, new Set(literal));
   }
 

@@ -54,9 +54,7 @@ export function buildTables(
     table.set([a, b, rank, both], at);
   });
   const lengths = lengthsOf(known);
-  return wholeWords
-    ? { bytes, merges: table, lengths, words: buildWords(known) }
-    : { bytes, merges: table, lengths };
+  return wholeWords ? { bytes, merges: table, lengths, words: buildWords(known) } : { bytes, merges: table, lengths };
 }
 
 /** Each character of a token is a byte. */

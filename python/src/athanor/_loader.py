@@ -39,7 +39,7 @@ class Loader(Run):
         max_length: values of a feature in a row; longer ones are cut, shorter ones padded. Default 512.
         columns: features to deliver. Default: all numeric ones, and `attention_mask`.
         pad_id: value of padding. Default 0; with a tokenizer its padding token.
-        tokenizer: path of a tokenizer.json or model folder: makes ids of text, or of chats. docs/guides/text.md has the next 11.
+        tokenizer: path of a tokenizer.json or model folder: makes ids of text or chats: see docs/guides/text.md.
         shuffle: "window" (default), "global" (small random reads) or "none".
         shuffle_memory: bytes of all shuffle windows of the job. Default 1 GiB. Part of the order.
         lanes, window: override the order's own, if `athanor plan` says so.

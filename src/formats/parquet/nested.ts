@@ -104,6 +104,6 @@ function jsonOf(node: Node, value: Value, leaves: readonly Leaf[]): string {
 function leafJson({ type }: Leaf, value: Value): string {
   if (value instanceof Uint8Array) return JSON.stringify(Buffer.from(value).toString("base64"));
   if (typeof value === "string") return JSON.stringify(value.toWellFormed());
-  const float = (type === "FLOAT" || type === "DOUBLE") && Number.isSafeInteger(value);
-  return float ? `${String(value)}.0` : String(value);
+  if ((type === "FLOAT" || type === "DOUBLE") && Number.isSafeInteger(value)) return `${Number(value)}.0`;
+  return String(value as number | bigint | boolean);
 }

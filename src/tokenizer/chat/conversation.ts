@@ -41,6 +41,8 @@ export class ChatRenderer {
   private readonly source: string;
   private readonly tokens: readonly string[];
   private readonly guard: Guard | undefined;
+  /** The template renders a plain conversation: what it does not render is that one's fault. */
+  private works = false;
 
   /** `parseSpecial`: tokens that are spelled out in a text become themselves, as in Python. */
   constructor({ name, source, tokens, options }: ChatSpec, added: readonly AddedToken[], parseSpecial: boolean) {
@@ -54,7 +56,8 @@ export class ChatRenderer {
     }
     this.given = given;
     const { written, examined } = this.template;
-    this.guard = parseSpecial ? undefined : new Guard(added, written, this.plain(), examined);
+    const plain = this.plain();
+    this.guard = parseSpecial ? undefined : new Guard(added, written, plain, examined);
   }
 
   /** `messages` and `tools`: JSON. Throws `Refused` for what is no conversation, or none to the template. */
@@ -96,7 +99,12 @@ export class ChatRenderer {
       ["add_generation_prompt", booleanValue(prompt)],
       ...this.given,
     ]);
-    return this.template.render(variables, marks);
+    try {
+      return this.template.render(variables, marks);
+    } catch (error) {
+      if (!this.works || !(error instanceof ChatTemplate)) throw error;
+      throw new Refused(messageOf(error.cause));
+    }
   }
 
   /** Where turn `i` lies in the text of all, marks included. */
@@ -162,6 +170,7 @@ export class ChatRenderer {
       try {
         const said = this.text(turns, roles.length, false);
         texts.push(said);
+        this.works = true;
         const prompted = this.text(turns, roles.length, true);
         if (prompted.startsWith(said)) texts.push(this.firstToken(prompted.slice(said.length)));
       } catch (error) {

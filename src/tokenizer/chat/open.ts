@@ -29,7 +29,11 @@ export function openChat(compiled: CompiledTokenizer, spec: ChatSpec, parseSpeci
   }
   const renderer = new ChatRenderer(spec, compiled.added, parseSpecial);
   // What the template writes are tokens; what people wrote has been told apart by then.
-  const tokenizer = new ByteLevelTokenizer(compiled, { parseSpecial: true, around: "none" }, { before: [], behind: [] });
+  const tokenizer = new ByteLevelTokenizer(
+    compiled,
+    { parseSpecial: true, around: "none" },
+    { before: [], behind: [] },
+  );
   return {
     encode(messages, tools, limit) {
       const { text, literal, spans } = renderer.render(messages, tools);

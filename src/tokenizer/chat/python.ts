@@ -5,7 +5,7 @@
  * @example
  * usePython(tree); // message.content.strip("\n") → athanor_strip(message.content, "\n")
  */
-import { floatValue, functionValue, integerValue, listValue, madeOf, textValue, type RuntimeValue } from "./runtime.ts";
+import { floatValue, functionValue, integerValue, listValue, textValue, type RuntimeValue } from "./runtime.ts";
 
 /** A node of the library's tree, whatever it is. */
 export interface Node {
@@ -123,13 +123,13 @@ function refuse(message: string): never {
 
 /** `str` of a value, as a template prints it. */
 function textOf(value: RuntimeValue): string {
-  const { type, value: held } = madeOf(value);
+  const { type, value: held } = value;
   if (type === "StringValue") return String(held);
   return type === "UndefinedValue" ? "" : repr(value);
 }
 
 function repr(value: RuntimeValue): string {
-  const { type, value: held } = madeOf(value);
+  const { type, value: held } = value;
   switch (type) {
     case "StringValue":
       return quote(String(held));
@@ -138,7 +138,9 @@ function repr(value: RuntimeValue): string {
     case "BooleanValue":
       return held === true ? "True" : "False";
     case "FloatValue":
-      return float(held as number).replace("Infinity", "inf").replace("NaN", "nan");
+      return float(held as number)
+        .replace("Infinity", "inf")
+        .replace("NaN", "nan");
     case "ArrayValue":
       return `[${(held as readonly RuntimeValue[]).map(repr).join(", ")}]`;
     case "ObjectValue":
@@ -161,22 +163,23 @@ function quote(text: string): string {
 function escaped(char: string): string {
   if (char === " " || /[\ufdd0-\ufdef]/.test(char)) return char;
   const code = char.codePointAt(0)!;
-  const [letter, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
-  return `\\${letter}${code.toString(16).padStart(digits as number, "0")}`;
+  const [letter, digits]: [string, number] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+  return `\\${letter}${code.toString(16).padStart(digits, "0")}`;
 }
 
 const NUMBERS = new Set(["IntegerValue", "FloatValue", "BooleanValue"]);
 
 /** Python adds like to like. */
 function add(left: RuntimeValue, right: RuntimeValue): RuntimeValue {
-  const [a, b] = [madeOf(left), madeOf(right)];
-  if (a.type === "StringValue" && b.type === "StringValue") return textValue(String(a.value) + String(b.value));
-  if (Array.isArray(a.value) && Array.isArray(b.value)) return listValue([...a.value, ...b.value] as RuntimeValue[]);
-  if (!NUMBERS.has(a.type) || !NUMBERS.has(b.type)) {
-    throw new Refused(`it adds ${named(a.type)} and ${named(b.type)}`);
+  if (left.type === "StringValue" && right.type === "StringValue")
+    return textValue(String(left.value) + String(right.value));
+  if (Array.isArray(left.value) && Array.isArray(right.value))
+    return listValue([...left.value, ...right.value] as RuntimeValue[]);
+  if (!NUMBERS.has(left.type) || !NUMBERS.has(right.type)) {
+    throw new Refused(`it adds ${named(left.type)} and ${named(right.type)}`);
   }
-  const sum = Number(a.value) + Number(b.value);
-  return a.type === "FloatValue" || b.type === "FloatValue" ? floatValue(sum) : integerValue(sum);
+  const sum = Number(left.value) + Number(right.value);
+  return left.type === "FloatValue" || right.type === "FloatValue" ? floatValue(sum) : integerValue(sum);
 }
 
 function named(type: string): string {
@@ -185,9 +188,8 @@ function named(type: string): string {
 
 function strip([value, characters]: readonly RuntimeValue[], left: boolean, right: boolean): RuntimeValue {
   const text = textOf(value!);
-  const given = characters === undefined ? undefined : madeOf(characters);
-  const away = given?.type === "StringValue" ? new Set(String(given.value)) : SPACE;
-  const points = [...text];
+  const away = characters?.type === "StringValue" ? new Set(String(characters.value)) : SPACE;
+  const points = Array.from(text);
   let from = 0;
   let to = points.length;
   while (left && from < to && away.has(points[from]!)) from++;
@@ -196,12 +198,12 @@ function strip([value, characters]: readonly RuntimeValue[], left: boolean, righ
 }
 
 function capitalize(text: string): RuntimeValue {
-  const [first = "", ...rest] = text;
+  const [first = "", ...rest] = Array.from(text);
   return textValue(first.toUpperCase() + rest.join("").toLowerCase());
 }
 
 function range(args: readonly RuntimeValue[]): RuntimeValue {
-  const numbers = args.map((arg) => Number(madeOf(arg).value));
+  const numbers = args.map((arg) => Number(arg.value));
   const [from, to, step] = numbers.length < 2 ? [0, numbers[0] ?? 0, 1] : [numbers[0]!, numbers[1]!, numbers[2] ?? 1];
   const length = Math.max(0, Math.ceil((to - from) / step));
   if (!(length <= MAX_RANGE)) throw new RangeError(`range of more than ${MAX_RANGE}`);
@@ -218,11 +220,11 @@ interface Style {
 
 /** `json.dumps` with the arguments that templates can give it. */
 function tojson([value, ...args]: readonly RuntimeValue[]): RuntimeValue {
-  const named = args.map(madeOf).find(({ type }) => type === "KeywordArgumentsValue")?.value;
+  const named = args.find(({ type }) => type === "KeywordArgumentsValue")?.value;
   const options = (named ?? new Map()) as ReadonlyMap<string, RuntimeValue>;
   const held = (name: string): unknown => {
     const option = options.get(name);
-    return option === undefined ? undefined : (madeOf(option).value ?? undefined);
+    return option === undefined ? undefined : (option.value ?? undefined);
   };
   const indent = held("indent") as number | undefined;
   const separators = held("separators") as readonly RuntimeValue[] | undefined;
@@ -238,7 +240,7 @@ function tojson([value, ...args]: readonly RuntimeValue[]): RuntimeValue {
 }
 
 function dump(value: RuntimeValue, style: Style, depth: number): string {
-  const { type, value: held } = madeOf(value);
+  const { type, value: held } = value;
   switch (type) {
     case "StringValue":
       return quoted(String(held), style);

@@ -8,17 +8,20 @@
 import { Environment, Interpreter } from "@huggingface/jinja";
 import { Written, type Parsed } from "../../base/exact-json.ts";
 
-/** A value while a template runs. */
-export type RuntimeValue = ReturnType<Environment["lookupVariable"]>;
-
-interface Made {
-  type: string;
-  value: unknown;
+/** A value while a template runs: the name of its class, and what it holds. (The library's own types are not found by TypeScript.) */
+export interface RuntimeValue {
+  readonly type: string;
+  readonly value: unknown;
+  toString(): string;
 }
+
+/** A parsed template. */
+export type Tree = object;
+
 type Class = new (value: unknown) => RuntimeValue;
 
 function classOf(value: unknown): Class {
-  return new Environment().set("value", value).constructor as Class;
+  return (new Environment().set("value", value) as RuntimeValue).constructor as Class;
 }
 
 const StringClass = classOf("");
@@ -67,14 +70,11 @@ export function floatValue(value: number): RuntimeValue {
   return new FloatClass(value);
 }
 
-/** What a value holds, by its type. */
-export function madeOf(value: RuntimeValue): Made {
-  return value as unknown as Made;
-}
-
 /** Runs a parsed template. */
-export function run(program: Parameters<Interpreter["run"]>[0], variables: Iterable<[string, RuntimeValue]>): string {
+export function run(program: Tree, variables: Iterable<[string, RuntimeValue]>): string {
   const environment = new Environment();
   for (const [name, value] of variables) environment.setVariable(name, value);
-  return String(new Interpreter(environment).run(program).value);
+  const { value } = new Interpreter(environment).run(program) as RuntimeValue;
+  if (typeof value !== "string") throw new TypeError("the template gave no text");
+  return value;
 }

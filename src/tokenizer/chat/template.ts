@@ -15,8 +15,9 @@
 import { parse, tokenize } from "@huggingface/jinja";
 import { messageOf } from "../../base/errors.ts";
 import { ChatTemplate } from "../errors.ts";
+import { mendLoops } from "./loops.ts";
 import { GLOBALS, Refused, usePython, type Node } from "./python.ts";
-import { booleanValue, run, textValue, valueOf, type RuntimeValue } from "./runtime.ts";
+import { booleanValue, run, textValue, valueOf, type RuntimeValue, type Tree } from "./runtime.ts";
 
 /** Characters that stand for something in a rendered text and for nothing else. */
 export interface Marks {
@@ -45,10 +46,11 @@ const MAX_TEXT = 1 << 26;
 export function parseTemplate(source: string, name: string): Template {
   const written = new Set<string>();
   const examined = new Set<string>();
-  let tree: ReturnType<typeof parse>;
+  let tree: Tree;
   try {
-    tree = parse(tokenize(withMarks(source), { lstrip_blocks: true, trim_blocks: true }));
+    tree = parse(tokenize(withMarks(source), { lstrip_blocks: true, trim_blocks: true })) as Tree;
     usePython(tree, (node) => note(node, written, examined));
+    mendLoops(tree);
   } catch (error) {
     throw new ChatTemplate(
       `the chat template ${name} cannot be read: ${messageOf(error)}`,
@@ -67,7 +69,7 @@ export function parseTemplate(source: string, name: string): Template {
 }
 
 function render(
-  tree: ReturnType<typeof parse>,
+  tree: Tree,
   name: string,
   variables: ReadonlyMap<string, RuntimeValue>,
   { open, close }: Marks,

@@ -281,8 +281,8 @@ def _open(file: str, kind: int) -> tuple[bytes, int, int, int, int]:
     version, found_kind, length, crc, rows, a, b, json_bytes, _, header_crc = struct.unpack_from("<IIQIIQQQII", raw, 8)
     if header_crc != crc32c(raw[:60]):
         raise _corrupt(file, "a header CRC that fits", "another one")
-    if (version, found_kind) != (2, kind):
-        raise _corrupt(file, f"version 2, kind {kind}", f"version {version}, kind {found_kind}")
+    if (version, found_kind) != (3, kind):
+        raise _corrupt(file, f"version 3, kind {kind}", f"version {version}, kind {found_kind}")
     payload = raw[64:]
     if len(payload) != length or crc32c(payload) != crc:
         raise _corrupt(file, f"{length} bytes of payload whose CRC fits", f"{len(payload)} bytes, or another CRC")
