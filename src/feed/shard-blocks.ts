@@ -33,7 +33,13 @@ export class ShardBlocks {
   /** Bytes of the stream that came out. */
   private at = 0;
 
-  constructor(index: DatasetIndex, shard: number, features: readonly string[], storage: PosixStorage, memory: BlockMemory) {
+  constructor(
+    index: DatasetIndex,
+    shard: number,
+    features: readonly string[],
+    storage: PosixStorage,
+    memory: BlockMemory,
+  ) {
     this.memory = memory;
     const noExtents = { count: 0, shard: new Uint32Array(0), firstBlock: new Uint32Array(0) };
     const extents = { ...noExtents, blocks: new Uint32Array(0), sampleStart: new Float64Array(1) };
