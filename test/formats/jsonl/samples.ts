@@ -17,7 +17,8 @@ export function sample(count: number, seed: number): Sample {
   const records = Array.from({ length: count }, (_, i) => {
     const record: Record<string, unknown> = {
       id: i,
-      input_ids: Array.from({ length: random(12) }, () => random(200000) - 5),
+      // Long ones are read by the kernel.
+      input_ids: Array.from({ length: i % 5 === 4 ? 30 + random(60) : random(12) }, () => random(200000) - 5),
       text: ["", "plain", 'quote " and \\ and \n', "语料 😀 é", "\u2028\u0085\0"][random(5)] + "x".repeat(random(60)),
     };
     if (random(3) === 0) record["score"] = [1, 0.5, -2.25e-7, 1e22, null][random(5)];
