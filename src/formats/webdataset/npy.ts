@@ -69,7 +69,8 @@ function parseHeader(bytes: Uint8Array): { array: NpyArray | undefined; end: num
   const header = Buffer.from(bytes.subarray(from, end)).toString("latin1");
   const descr = /'descr'\s*:\s*(?:'([^']*)'|[[(])/.exec(header);
   const order = /'fortran_order'\s*:\s*(True|False)/.exec(header)?.[1];
-  const shape = /'shape'\s*:\s*\(\s*((?:\d+L?\s*,?\s*)*)\)/.exec(header)?.[1];
+  // A comma is a must between numbers: else a long run of digits has exponentially many ways not to fit.
+  const shape = /'shape'\s*:\s*\(\s*((?:\d+L?\s*,\s*)*(?:\d+L?\s*)?)\)/.exec(header)?.[1];
   if (descr === null || order === undefined || shape === undefined) throw new Error("the array's header is damaged");
   const dimensions = (shape.match(/\d+/g) ?? []).map(Number);
   const count = dimensions.reduce((product, dimension) => product * dimension, 1);

@@ -10,8 +10,8 @@ import { webdataset } from "../../../src/formats/webdataset/format.ts";
 import { checkShard, rowOf, scanShard, shardOf } from "../blocks.ts";
 import { generator } from "../damage.ts";
 import { hostile } from "../hostile.ts";
-import { member, pax, tar, type Entry } from "./archive.ts";
-import { entries, hostileShards } from "./samples.ts";
+import { member, npy, pax, tar, type Entry } from "./archive.ts";
+import { entries, hostileShards, int32 } from "./samples.ts";
 
 const MUTATIONS = Number(process.env["ATHANOR_HOSTILE"] ?? 300);
 const SEED = Number(process.env["ATHANOR_SEED"] ?? 1);
@@ -169,6 +169,22 @@ test("two members of one name, and a member that is no JSON, are faults of their
   );
   assert.equal(faults.get(1)?.where.byteOffset, 1024 * 2);
   assert.deepEqual(rowOf(fields.get("json.n"), 4), [4n]);
+});
+
+test("an array's shape of nothing but digits is refused at once: it was looked at for ever", async () => {
+  const bytes = npy("<i4", [1], int32(1));
+  bytes.fill("0", bytes.indexOf("(1,") + 1, 128);
+  const list: Entry[] = [
+    { name: "0.npy", data: bytes },
+    { name: "1.npy", data: npy("<i4", [2], int32(1, 2)) },
+  ];
+  const { blocks } = await checkShard(webdataset, shardOf("a.tar", tar(list)), { onBad: () => undefined });
+  const { faults, fields } = blocks[0]!.columns;
+  assert.deepEqual(
+    [...faults].map(([i, { code }]) => [i, code]),
+    [[0, "ATH_RECORD_MALFORMED"]],
+  );
+  assert.deepEqual(rowOf(fields.get("npy"), 1), [1n, 2n]);
 });
 
 test("integers and fractions of one field are floats, text and numbers no column, also blocks later", async () => {

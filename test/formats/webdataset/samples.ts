@@ -3,7 +3,7 @@ import { gzipSync } from "node:zlib";
 import { shardOf, type TestShard } from "../blocks.ts";
 import { npy, tar, zip, type Entry } from "./archive.ts";
 
-const int32 = (...values: number[]): Buffer => Buffer.from(Int32Array.from(values).buffer);
+export const int32 = (...values: number[]): Buffer => Buffer.from(Int32Array.from(values).buffer);
 
 export const entries: Entry[] = [
   { name: "d", type: "5" },
