@@ -13,6 +13,7 @@
  *
  * Never over all OSTs (`-c -1`), never DoM where no folder above has it, and the OST pool of the folder is kept.
  */
+import { formatNumber } from "../base/units.ts";
 import type { Layout } from "./layout.ts";
 import { hasDom, readComponents, spreadOf } from "./layout.ts";
 import { optionsOf, quoted, setstripeOptions } from "./setstripe.ts";
@@ -119,10 +120,12 @@ function wishFor({ use, files, count, osts, current, above, mount, slowLinks }: 
       const wide = few || largest > LARGE;
       const why = !wide
         ? [
-            `${count === 0 ? "many" : count} files are enough for ${osts} OSTs: one OST a file costs the fewest locks and requests`,
+            `${count === 0 ? "many files" : formatNumber(count, "file")} on ${formatNumber(osts, "OST")}: one OST a file is enough, and costs the fewest locks and requests`,
           ]
         : few
-          ? [`${count} files are fewer than the ${osts} OSTs: ${upTo(4)} OSTs a file bring more of them to work`]
+          ? [
+              `${formatNumber(count, "file")} on ${formatNumber(osts, "OST")}: ${upTo(4)} OSTs a file bring more of them to work`,
+            ]
           : [`files above 8 GiB: ${upTo(4)} OSTs a file, so that the last ones of an epoch do not wait for one OST`];
       return {
         wishes: [{ count: wide ? upTo(4) : 1, size: STRIPE }],

@@ -76,39 +76,44 @@ export function isWorthIt({ osts, parallel, possible }: Balance): boolean {
 }
 
 /**
- * Files on one OST that would lie better on another, at most `limit`, the largest gain first: from the fullest OST to the emptiest one until a
- * move gains nothing. Files over several OSTs stay: another striping is the cure for them. `targets`: where files may go.
+ * Files on one OST that would lie better on another, the largest gain first: from the fullest OST to the emptiest one until a
+ * move gains nothing. Files over several OSTs stay: another striping is the cure for them; so do mirrored
+ * ones, whose mirrors a migration drops. `room`: bytes that an OST may take, of those that may take files.
  */
-export function movesOf(
-  files: readonly PlacedFile[],
-  balance: Balance,
-  targets: readonly number[],
-  limit: number,
-): Move[] {
-  if (!isWorthIt(balance) || targets.length === 0) return [];
+export function movesOf(files: readonly PlacedFile[], balance: Balance, room: ReadonlyMap<number, number>): Move[] {
+  if (!isWorthIt(balance)) return [];
+  const left = new Map(room);
   const load = new Map(balance.osts.map(({ index, bytes }) => [index, bytes]));
   const here = new Map<number, PlacedFile[]>();
   for (const file of files) {
-    const osts = new Set(file.layout.components.flatMap((component) => component.osts));
+    const { layout, size } = file;
+    const osts = new Set(layout.components.flatMap((component) => component.osts));
+    if (osts.size !== 1 || size === 0 || layout.mirrors > 1 || isReleased(layout)) continue;
     const [only] = osts;
-    if (osts.size !== 1 || file.size === 0 || isReleased(file.layout)) continue;
-    here.set(only!, [...(here.get(only!) ?? []), file]);
+    const list = here.get(only!);
+    if (list === undefined) here.set(only!, [file]);
+    else list.push(file);
   }
   for (const list of here.values()) list.sort((a, b) => b.size - a.size || (a.path < b.path ? -1 : 1));
   const even = (Math.max(...load.values()) * balance.parallel * EVEN) / balance.possible;
   const moves: Move[] = [];
-  while (moves.length < limit) {
+  while (left.size > 0) {
     const from = [...load].reduce((a, b) => (b[1] > a[1] ? b : a))[0];
-    const to = targets.reduce((a, b) => ((load.get(b) ?? 0) < (load.get(a) ?? 0) ? b : a));
+    const to = [...left.keys()].reduce((a, b) => ((load.get(b) ?? 0) < (load.get(a) ?? 0) ? b : a));
+    if (from === to || load.get(from)! <= even) break;
     const gap = load.get(from)! - (load.get(to) ?? 0);
     const list = here.get(from) ?? [];
     // The largest that leaves the other one below where this one was.
-    const at = list.findIndex(({ size }) => size < gap);
-    if (from === to || at < 0 || load.get(from)! <= even) break;
-    const [file] = list.splice(at, 1);
-    load.set(from, load.get(from)! - file!.size);
-    load.set(to, (load.get(to) ?? 0) + file!.size);
-    moves.push({ path: file!.path, size: file!.size, from, to });
+    const at = list.findIndex(({ size }) => size < gap && size <= left.get(to)!);
+    if (at < 0) {
+      left.delete(to);
+      continue;
+    }
+    const [{ path, size }] = list.splice(at, 1) as [PlacedFile];
+    load.set(from, load.get(from)! - size);
+    load.set(to, (load.get(to) ?? 0) + size);
+    left.set(to, left.get(to)! - size);
+    moves.push({ path, size, from, to });
   }
   return moves;
 }

@@ -15,7 +15,7 @@ export function reportJson(report: LustreReport | OtherReport): object {
     const { path, mount, layout } = report;
     return { path, mount, layout: layout ?? null, fits: mountAdvice(mount) };
   }
-  const { path, mount, client, targets, survey, balance, findings, notes, advice, moves } = report;
+  const { path, mount, client, targets, survey, balance, findings, notes, advice, moves, movesInAll, folders } = report;
   const files = survey.files.map(({ path: name, layout, size, fault }) => ({
     path: name,
     size: size ?? null,
@@ -37,6 +37,8 @@ export function reportJson(report: LustreReport | OtherReport): object {
     notes,
     advice: advice ?? null,
     moves,
+    movesInAll,
+    folders,
     files,
   };
 }
@@ -67,7 +69,7 @@ export function reportText(report: LustreReport | OtherReport): string {
   if (findings.length > 0) lines.push("");
   for (const { severity, what, fix } of findings)
     lines.push(`${severity}: ${what}${fix === undefined ? "" : ` (${fix})`}`);
-  if (advice !== undefined) lines.push("", ...adviceLines(advice));
+  if (advice !== undefined) lines.push("", ...adviceLines(advice, report.folders));
   if (moves.length > 0) lines.push("", ...moveLines(report));
   return lines.join("\n");
 }
@@ -169,7 +171,7 @@ function targetsLine(targets: readonly Target[]): string {
   return `${formatNumber(targets.length, "OST")}; ${parts.join("; ")}`;
 }
 
-function adviceLines({ use, fits, why, source, change, misfits }: Advice): string[] {
+function adviceLines({ use, fits, why, source, change, misfits }: Advice, folders: number): string[] {
   const lines = [`advice for ${use} (--for names another use)`];
   for (const reason of why) lines.push(`  ${reason}`);
   lines.push(`  after: ${source}; a place to begin, a measurement decides`);
@@ -178,6 +180,12 @@ function adviceLines({ use, fits, why, source, change, misfits }: Advice): strin
     lines.push("", "for new files:", `  ${change.command}`);
     lines.push(change.undo === undefined ? "  no undo: what is set now is not known" : `  undo: ${change.undo}`);
     if (change.overrides !== undefined) lines.push(`  instead of: ${change.overrides}`);
+    if (folders > 0) {
+      const those = folders === 1 ? "the folder" : `the ${folders} folders`;
+      lines.push(
+        `  holds in this folder and in those that are made in it later; ${those} below with files: ask for each`,
+      );
+    }
   }
   if (misfits.length > 0) {
     lines.push("", `${formatNumber(misfits.length, "file")} striped otherwise (new files only follow the line above):`);
@@ -187,14 +195,15 @@ function adviceLines({ use, fits, why, source, change, misfits }: Advice): strin
   return lines;
 }
 
-function moveLines({ moves, balance }: LustreReport): string[] {
-  const bytes = moves.reduce((sum, { size }) => sum + size, 0);
+function moveLines({ moves, movesInAll, balance }: LustreReport): string[] {
+  const { files, bytes } = movesInAll;
   const lines = [
-    `to lay the set evenly: ${formatNumber(moves.length, "file")}, ${formatSize(bytes)} (needs that much free space; not while a job reads them)`,
+    `to lay the set evenly: ${formatNumber(files, "file")}, ${formatSize(bytes)} (needs that much free space; not while a job reads them)`,
   ];
   for (const { command, undo } of moves) lines.push(`  ${command}`, `    undo: ${undo}`);
-  lines.push(
-    `  up to ${(balance.possible / balance.parallel).toFixed(1)} × the rate while all of it is read, by arithmetic, not measured`,
-  );
+  if (files > moves.length)
+    lines.push(`  and ${formatNumber(files - moves.length, "file")} more: ask again behind these`);
+  const gain = (balance.possible / balance.parallel).toFixed(1);
+  lines.push(`  up to ${gain} × the rate while all of it is read, by arithmetic, not measured`);
   return lines;
 }

@@ -19,7 +19,7 @@ import { isReleased, staleMirrors } from "./layout.ts";
 import { optionsOf, quoted } from "./setstripe.ts";
 import { realPath, surveyOf } from "./survey.ts";
 import type { Survey, SurveyOptions } from "./survey.ts";
-import { clientVersion, fileSystemOf, parsePool, readTargets } from "./targets.ts";
+import { clientVersion, fileSystemOf, parsePool, readTargets, roomOf } from "./targets.ts";
 import type { Target } from "./targets.ts";
 
 export interface ReportOptions extends SurveyOptions {
@@ -54,8 +54,12 @@ export interface LustreReport {
   findings: Finding[];
   notes: string[];
   advice: Advice | undefined;
-  /** Files to lay elsewhere so that the set lies evenly; files that HSM has an archive of are left out. */
+  /** Files to lay elsewhere so that the set lies evenly, the first 50; files that HSM has an archive of are left out. */
   moves: MoveAdvice[];
+  /** How many there are in all, and their bytes. */
+  movesInAll: { files: number; bytes: number };
+  /** Folders below that hold files: each has a default of its own. */
+  folders: number;
 }
 
 export interface OtherReport {
@@ -105,6 +109,8 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
     notes: [...survey.notes, ...notes],
     advice: undefined,
     moves: [],
+    movesInAll: { files: 0, bytes: 0 },
+    folders: new Set(survey.files.map((file) => dirname(file.path)).filter((name) => name !== ".")).size,
   };
   if (!options.advise) return report;
   report.advice = advise({
@@ -118,12 +124,7 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
     mount: survey.mount,
     slowLinks: /\.fsx\./.test(mount.source),
   });
-  report.moves = await movable(
-    path,
-    files,
-    balance,
-    placeable.map(({ index }) => index),
-  );
+  Object.assign(report, await movable(path, files, balance, new Map(placeable.map((ost) => [ost.index, roomOf(ost)]))));
   return report;
 }
 
@@ -234,26 +235,28 @@ async function movable(
   folder: string,
   files: readonly FileFacts[],
   balance: Balance,
-  targets: readonly number[],
-): Promise<MoveAdvice[]> {
+  room: ReadonlyMap<number, number>,
+): Promise<Pick<LustreReport, "moves" | "movesInAll">> {
   const layouts = new Map(files.map(({ path, layout }) => [path, layout]));
   const stay = new Set<string>();
-  let moves: Move[] = [];
+  let all: Move[] = [];
   for (let round = 0; round < HSM_ROUNDS; round++) {
     const free = files.filter(({ path, layout }) => !stay.has(path) && layout.foreign === undefined);
-    moves = movesOf(free, balance, targets, MOVES);
-    if (moves.length === 0) return [];
-    const paths = moves.map(({ path }) => join(folder, path));
+    all = movesOf(free, balance, room);
+    if (all.length === 0) break;
+    const paths = all.slice(0, MOVES).map(({ path }) => join(folder, path));
     // oxlint-disable-next-line no-await-in-loop -- the next round depends on this one
     const ran = await runTool("lfs", ["hsm_state", ...paths], { timeoutMs: TOOL_MS });
-    const archived = new Set(
-      [...ran.stdout.matchAll(/^(.*): \(0x[0-9a-f]+\).*\barchived\b/gm)].map(([, path]) => path),
+    const states = new Map(
+      [...ran.stdout.matchAll(/^(.*): \(0x[0-9a-f]+\)(.*)$/gm)].map(([, path, words]) => [path, words!]),
     );
-    const found = moves.filter((_, i) => archived.has(paths[i]));
+    // One of which nothing is told stays, too.
+    const found = all.slice(0, MOVES).filter((_, i) => /\barchived\b/.test(states.get(paths[i]) ?? "archived"));
     if (found.length === 0) break;
     for (const { path } of found) stay.add(path);
   }
-  return moves.flatMap((move) => {
+  const movesInAll = { files: all.length, bytes: all.reduce((sum, { size }) => sum + size, 0) };
+  const moves = all.slice(0, MOVES).flatMap((move) => {
     if (stay.has(move.path)) return [];
     const line = (ost: number): string =>
       ["lfs migrate --non-block", ...optionsOf(layouts.get(move.path)!, ost)!, quoted(join(folder, move.path))].join(
@@ -261,4 +264,5 @@ async function movable(
       );
     return [{ ...move, command: line(move.to), undo: line(move.from) }];
   });
+  return { moves, movesInAll };
 }

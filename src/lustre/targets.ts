@@ -85,6 +85,12 @@ function stateOf(active: boolean, space: Space | undefined, fault: number | unde
   return share >= FILLING ? "filling" : "ok";
 }
 
+/** Bytes that it can take and still be less than 85 % full; without limit where nothing is known of its fill. */
+export function roomOf({ total, available }: Target): number {
+  if (total === undefined || available === undefined) return Infinity;
+  return Math.max(0, available - (1 - FILLING) * total);
+}
+
 /** `lfs osts`: `3: trainfs-OST0003_UUID INACTIVE`. Of a client with several file systems, only with their path asked for. */
 export function parseOsts(text: string): Map<number, { name: string; active: boolean }> {
   const lines = text.matchAll(/^(\d+): (\S+?)(?:_UUID)? (\S+)\s*$/gm);

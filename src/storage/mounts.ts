@@ -89,8 +89,7 @@ const LOCAL = new Set([
 function kindOf(type: string, source: string): MountKind {
   // A client names servers and file system, `NID:/name`; a server's own store is a device.
   if (type === "lustre") return source.includes(":/") ? "lustre" : "lustre-target";
-  if (type === "fuse.mfs" || type === "moosefs" || (type.startsWith("fuse") && source.startsWith("mfs#")))
-    return "moosefs";
+  if (/^(fuse\.)?(mfs|moosefs)$/.test(type) || (type.startsWith("fuse") && source.startsWith("mfs#"))) return "moosefs";
   if (type === "ceph" || type.startsWith("fuse.ceph")) return "cephfs";
   if (type === "nfs" || type === "nfs4") return "nfs";
   if (type === "gpfs" || type === "mmfs") return "gpfs";

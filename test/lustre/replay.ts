@@ -39,6 +39,8 @@ export interface Recording {
   stderr?: string;
   status?: number;
   hang?: boolean;
+  /** What stands behind each path of the arguments, by path, `*` for all others. */
+  each?: Record<string, string>;
   /** Answers that hold from now on. */
   next?: Record<string, Recording>;
 }
@@ -195,7 +197,7 @@ export const WELL: NonNullable<Scene["lfs"]> = {
   "osts /mnt/lustre": { stdout: recorded("lfs-osts.txt") },
   "df /mnt/lustre": { stdout: recorded("lfs-df.txt") },
   getstripe: { stdout: recorded("getstripe-y-root-dir.txt") },
-  hsm_state: { stdout: "" },
+  hsm_state: { each: { "*": ": (0x00000000)" } },
 };
 
 /** Shards of 64 MiB in the folder `d`, each on the OSTs of its list. */

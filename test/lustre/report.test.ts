@@ -32,7 +32,12 @@ test("case 60: all shards on one OST are found, and lines lay them evenly", asyn
     files: shards([[3], [3], [3], [3]]),
     lfs: {
       ...WELL,
-      hsm_state: { stdout: `/mnt/lustre/d/train-002.tar: (0x00000009) exists archived, archive_id:1\n` },
+      hsm_state: {
+        each: {
+          "*": ": (0x00000000)",
+          "/mnt/lustre/d/train-002.tar": ": (0x00000009) exists archived, archive_id:1",
+        },
+      },
     },
   });
   const advised = await scene.report("d", { advise: true });
