@@ -385,6 +385,42 @@ def test_damaged_counts_and_lists_that_do_not_go_together(tmp_path: Path) -> Non
     assert (caught.value.code, caught.value.record) == ("ATH_RECORD_MALFORMED", 0)
 
 
+def test_bad_records_end_the_counting_or_are_in_no_row(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    data = tmp_path / "data"
+    data.mkdir()
+    texts = [b"\xff\xfe" if i % 40 == 7 else b"one two three " * (i % 9) for i in range(120)]
+    pq.write_table(pa.table({"text": pa.array(texts, pa.binary())}), data / "a.parquet")
+    options: dict[str, Any] = {"tokenizer": TOKENIZER, "add_special_tokens": "both"}
+    replace = options | {"on_corrupt": "replace", "ledger_dir": str(tmp_path / "ledger")}
+    with pytest.raises(AthanorError, match="not UTF-8") as caught:
+        packed_rows(data, **options)
+    assert (caught.value.code, caught.value.record) == ("ATH_RECORD_MALFORMED", 7)
+    for rule in ("pack", "split"):
+        with Loader(str(data), batch_size=1, max_length=16, last="pad", sample_rule=rule, **replace) as loader:
+            tokens = sum(int(batch["attention_mask"].sum()) for batch in loader)
+        with Loader(str(data), batch_size=1, max_length=4096, last="pad", **replace) as loader:
+            whole = [int(batch["attention_mask"].sum()) for batch in loader]
+        assert len(whole) == 120
+        lengths = [n for block in blocks_of(data) for n in block]
+        assert [i for i, n in enumerate(lengths) if n == 2**32 - 1] == [7, 47, 87]
+        assert tokens == sum(n for n in lengths if n != 2**32 - 1)
+    with pytest.raises(AthanorError, match="3 bad records were left out") as caught:
+        packed_rows(data, **options)
+    assert (caught.value.code, caught.value.record) == ("ATH_RECORD_MALFORMED", 7)
+    with pytest.raises(AthanorError, match="corrupt_quota is 2") as caught:
+        packed_rows(data, **(replace | {"corrupt_quota": 2}))
+    assert caught.value.code == "ATH_QUARANTINE_QUOTA"
+    flags = ("--tokenizer", TOKENIZER, "--add-special-tokens", "both", "--sample-rule", "pack", "--max-length", 16)
+    kept = athanor("index", data, "--view", "--rebuild", "--on-corrupt", "keep", *flags)
+    assert kept.returncode == 0
+    assert "3 bad records in no row" in kept.stderr
+    ended = athanor("index", data, "--view", "--rebuild", *flags)
+    assert ended.returncode == 1
+    assert "record 7" in ended.stderr
+
+
 def test_what_is_refused_says_what_to_do(tmp_path: Path) -> None:
     data = write_jsonl(tmp_path / "data", [documents(20)])
     options = {"batch_size": 1, "sample_rule": "pack"}

@@ -29,7 +29,7 @@ class Header(NamedTuple):
 
 def header(data: bytes) -> Header:
     magic, version, kind, payload, crc, rows, a, b, text, zero, own = struct.unpack_from("<8sIIQIIQQQII", data)
-    assert (magic, version, zero) == (b"ATHIDX01", 2, 0)
+    assert (magic, version, zero) == (b"ATHIDX01", 3, 0)
     assert own == crc32c(data[:60])
     return Header(kind, payload, crc, rows, a, b, text)
 

@@ -81,11 +81,12 @@ export class ViewOpener {
         padId: request.pad_id ?? text?.tokenizer.pad ?? 0,
         strict: request.strict,
         sampleRule: request.sample_rule ?? undefined,
+        mostBad: keepsBad(hello) ? (hello.quarantine?.quota ?? 0) : 0,
         text,
       },
       this.storage,
       state?.sources,
-      this.maker(asked, named, waiter),
+      this.maker(asked, named, keepsBad(hello), waiter),
     );
     const job = jobOf(hello, named, views);
     const plan = planOrder(job, state, hello.override);
@@ -120,13 +121,18 @@ export class ViewOpener {
   }
 
   /** Counts the tokens of sets, as `index` builds indexes: on the node of rank 0, while the others wait. */
-  private maker(asked: readonly AskedSource[], named: readonly NamedIndex[], waiter: Waiter): ViewMaker {
+  private maker(
+    asked: readonly AskedSource[],
+    named: readonly NamedIndex[],
+    keepBad: boolean,
+    waiter: Waiter,
+  ): ViewMaker {
     const sourceOf = (index: DatasetIndex): AskedSource =>
       asked[named.findIndex((source) => source.index.folder === index.folder)]!;
     return {
       count: (index, counted) =>
-        this.counts.join(JSON.stringify([index.folder, index.fingerprint, counted.hash]), waiter, (all) =>
-          this.countOrWait(index, counted, sourceOf(index), all),
+        this.counts.join(JSON.stringify([index.folder, index.fingerprint, counted.hash, keepBad]), waiter, (all) =>
+          this.countOrWait(index, counted, sourceOf(index), keepBad, all),
         ),
       keep: async (index, name, parts) => {
         if (!waiter.builds()) return;
@@ -142,6 +148,7 @@ export class ViewOpener {
     index: DatasetIndex,
     counted: Counted,
     { path: source, index_dir: indexDir }: AskedSource,
+    keepBad: boolean,
     { progress, alive, builds }: Waiter,
   ): Promise<void> {
     for (;;) {
@@ -154,6 +161,7 @@ export class ViewOpener {
           storage: this.storage,
           source,
           threads: this.threads,
+          onBad: keepBad ? () => undefined : undefined,
           progress: (done, total) => {
             if (!alive()) throw new Unwanted("nobody waits for these counts any more");
             progress("count tokens", done, total);

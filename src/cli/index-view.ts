@@ -1,5 +1,6 @@
 /** `athanor index PATH --view`: counts the tokens of every record, once for all views of the tokenizer, and makes the rows of one. */
 import { availableParallelism } from "node:os";
+import type { AthanorError } from "../base/errors.ts";
 import { formatCount, formatDuration, formatNumber, formatSize } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
 import { uncounted } from "../dataset/counts.ts";
@@ -18,11 +19,12 @@ const GUESS = 8e6;
 export async function indexView(
   path: string,
   index: DatasetIndex,
-  flags: ViewFlags & { again: boolean },
+  flags: ViewFlags & { again: boolean; keepBad: boolean },
   storage: PosixStorage,
   json: boolean,
 ): Promise<void> {
   const request = await viewRequest(flags, storage);
+  const bad: AthanorError[] = [];
   const rule = sampleRule(index, request.sampleRule);
   if (!isPieceRule(rule)) {
     throw new Usage(
@@ -43,7 +45,14 @@ export async function indexView(
         bytes = missing.reduce((sum, shard) => sum + set.shards[shard]!.size, 0);
         if (missing.length > 0 && !json) tellBefore(missing.length, bytes, threads, request.text !== undefined);
         const start = performance.now();
-        ({ shards } = await countTokens(set, counted, { storage, source: path, threads, progress, again }));
+        ({ shards } = await countTokens(set, counted, {
+          storage,
+          source: path,
+          threads,
+          progress,
+          again,
+          onBad: flags.keepBad ? (fault) => bad.push(fault) : undefined,
+        }));
         seconds = (performance.now() - start) / 1000;
       },
       keep: (set, name, parts) => writeView(set, name, parts, path),
@@ -64,9 +73,12 @@ export async function indexView(
       rows,
       fill,
     };
-    await printLine(JSON.stringify({ ...facts, counted: shards, bytes, seconds }));
+    await printLine(JSON.stringify({ ...facts, counted: shards, bytes, seconds, bad: bad.length }));
     return;
   }
+  for (const { message, code } of bad) process.stderr.write(`bad ${message} [${code}]\n`);
+  if (bad.length > 0)
+    process.stderr.write(`${formatNumber(bad.length, "bad record")} in no row: train with on_corrupt="replace"\n`);
   await printLine(
     shards === 0
       ? `${index.root}: all shards were counted before`

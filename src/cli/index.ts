@@ -92,9 +92,22 @@ export function register(program: Command): void {
 async function view(path: string, flags: Flags, json: boolean): Promise<void> {
   await withStorage(async (storage) => {
     const index = await withProgress("indexing", json, (progress) =>
-      buildIndex(path, { storage, progress, indexDir: flags.indexDir, rebuild: flags.rebuild === true }),
+      buildIndex(path, {
+        storage,
+        progress,
+        indexDir: flags.indexDir,
+        rebuild: flags.rebuild === true,
+        // They are told of when their tokens are counted.
+        onBad: flags.onCorrupt === "keep" ? () => undefined : undefined,
+      }),
     );
-    await indexView(path, index, { ...flags, again: flags.rebuild === true }, storage, json);
+    await indexView(
+      path,
+      index,
+      { ...flags, again: flags.rebuild === true, keepBad: flags.onCorrupt === "keep" },
+      storage,
+      json,
+    );
   });
 }
 

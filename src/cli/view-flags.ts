@@ -66,6 +66,7 @@ export async function viewRequest(flags: ViewFlags, storage: Storage): Promise<V
     maxLength: flags.maxLength ?? 512,
     padId: 0,
     strict: false,
+    mostBad: Infinity,
     sampleRule: flags.sampleRule,
   };
   if (flags.tokenizer === undefined) return request;

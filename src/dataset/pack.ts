@@ -16,6 +16,9 @@
 
 export type PieceRule = "split" | "pack";
 
+/** The count of a bad record that was kept: it is in no row. */
+export const BAD_COUNT = 0xffffffff;
+
 /** Row r holds pieces [start[r], start[r + 1]). */
 export interface PackedRows {
   rows: number;
@@ -45,15 +48,16 @@ type Pieces = Pick<PackedRows, "record" | "token" | "length">;
 
 function cutRecords(counts: Uint32Array, rule: PieceRule, maxLength: number): Pieces {
   const least = rule === "split" ? 1 : 0;
+  const piecesOf = (count: number): number => (count === BAD_COUNT ? 0 : Math.max(least, Math.ceil(count / maxLength)));
   let total = 0;
-  for (const count of counts) total += Math.max(least, Math.ceil(count / maxLength));
+  for (const count of counts) total += piecesOf(count);
   const record = new Uint32Array(total);
   const token = new Uint32Array(total);
   const length = new Uint32Array(total);
   let at = 0;
   for (let i = 0; i < counts.length; i++) {
     const count = counts[i]!;
-    const pieces = Math.max(least, Math.ceil(count / maxLength));
+    const pieces = piecesOf(count);
     for (let piece = 0; piece < pieces; piece++) {
       record[at] = i;
       token[at] = piece * maxLength;

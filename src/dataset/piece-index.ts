@@ -17,7 +17,7 @@ import { countsFile, CountsReader, uncounted } from "./counts.ts";
 import { IndexCorrupt, ViewMissing } from "./errors.ts";
 import { RUN_BLOCKS } from "./index-layout.ts";
 import { KeptSamples } from "./kept-samples.ts";
-import { mostPieces, packRecords, type PieceRule } from "./pack.ts";
+import { BAD_COUNT, mostPieces, packRecords, type PieceRule } from "./pack.ts";
 import { totalsOf } from "./past.ts";
 import type { DatasetIndex, SampleCut, ShardRow } from "./types.ts";
 import { decodeView, encodeView, VIEW_REMEDY, type ViewRows } from "./view-layout.ts";
@@ -34,19 +34,26 @@ export interface PieceView {
   maxLength: number;
 }
 
-/** `most`: pieces of one row. `keep`: puts the rows beside the counts, for the next ones. */
+/** `index`: in rows; `most`: pieces of one row. `bad`: records that are in no row. */
+export interface PieceRows extends Pick<ViewRows, "most" | "bad" | "firstBad"> {
+  index: DatasetIndex;
+  tokens: number;
+}
+
+/** `keep`: puts the rows beside the counts, for the next ones. */
 export async function pieceIndex(
   index: DatasetIndex,
   view: PieceView,
   storage: Storage,
   keep?: (name: string, parts: Uint8Array[]) => Promise<void>,
-): Promise<{ index: DatasetIndex; most: number; tokens: number }> {
+): Promise<PieceRows> {
   let rows = await storedRows(index, view.fingerprint, storage);
   if (rows === undefined || rows.tokens !== view.tokens) {
     rows = await makeRows(index, view, storage);
     await keep?.(`${view.fingerprint}.bin`, encodeView(rows));
   }
-  return { index: rowIndex(index, rows, storage), most: rows.most, tokens: sum(rows.shardTokens) };
+  const { most, bad, firstBad } = rows;
+  return { index: rowIndex(index, rows, storage), most, tokens: sum(rows.shardTokens), bad, firstBad };
 }
 
 /** The view of a fingerprint in rows, if it was kept; undefined: it is not known here. */
@@ -88,6 +95,8 @@ async function makeRows(index: DatasetIndex, view: PieceView, storage: Storage):
   const shardTokens = new Float64Array(index.shards.length);
   const rows = new Uint32Array(index.totals.blocks);
   let most = 0;
+  let bad = 0;
+  let firstBad: ViewRows["firstBad"] = null;
   let at = 0;
   for (const [shard, row] of index.shards.entries()) {
     const { table } = await index.shardTable(shard);
@@ -96,11 +105,14 @@ async function makeRows(index: DatasetIndex, view: PieceView, storage: Storage):
       for (let from = 0; from < table.blocks;) {
         let to = from + 1;
         while (to < table.blocks && table.firstRecord[to + 1]! - table.firstRecord[from]! <= PIECE) to++;
-        for (const counts of await reader.blocks(from, to)) {
+        for (const [i, counts] of (await reader.blocks(from, to)).entries()) {
           const packed = packRecords(counts, rule, maxLength);
           rows[at++] = packed.rows;
           most = Math.max(most, mostPieces(packed));
-          for (const count of counts) shardTokens[shard]! += count;
+          for (const [record, count] of counts.entries()) {
+            if (count !== BAD_COUNT) shardTokens[shard]! += count;
+            else if (bad++ === 0) firstBad = { path: row.path, record: table.firstRecord[from + i]! + record };
+          }
         }
         from = to;
       }
@@ -108,7 +120,7 @@ async function makeRows(index: DatasetIndex, view: PieceView, storage: Storage):
       await reader.close();
     }
   }
-  return { data: index.fingerprint, tokens, rule, maxLength, most, shardTokens, rows };
+  return { data: index.fingerprint, tokens, rule, maxLength, most, bad, firstBad, shardTokens, rows };
 }
 
 /** The same shards with rows in place of records. */

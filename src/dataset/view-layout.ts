@@ -29,6 +29,9 @@ export interface ViewFacts {
   maxLength: number;
   /** Most pieces of one row. */
   most: number;
+  /** Bad records, which are in no row; the first of them, null: there is none. */
+  bad: number;
+  firstBad: { path: string; record: number } | null;
 }
 
 /** Rows of the blocks of a view. */

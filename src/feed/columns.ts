@@ -19,6 +19,8 @@ export interface ViewRequest {
   maxLength: number;
   padId: number;
   strict: boolean;
+  /** Most bad records that may be missing in rows made of pieces. @default 0 */
+  mostBad?: number;
   /** How records become samples. @default the format's own */
   sampleRule?: string | undefined;
   /** Makes `input_ids` and `attention_mask` of a text column. */

@@ -30,6 +30,8 @@ export interface CountOptions {
   progress?: ((done: number, total: number, path: string) => void) | undefined;
   /** Counts shards anew that are counted. @default false */
   again?: boolean;
+  /** Bad records are told of and count as such: they will be in no row. @default the first one is thrown */
+  onBad?: ((fault: AthanorError) => void) | undefined;
 }
 
 /** Shards in work at a time: each stream has one inflater. */
@@ -50,7 +52,7 @@ export async function countTokens(index: DatasetIndex, counted: Counted, options
   if (missing.length === 0) return { shards: 0, bytes };
   const writer = new ViewWriter(index, counted.hash, source);
   await writer.prepare();
-  const counters = new Counters(threads, counted);
+  const counters = new Counters(threads, counted, options.onBad);
   const memory = new BlockMemory();
   let done = 0;
   try {
@@ -113,8 +115,11 @@ class Counters {
   private free: number;
   private nextTask = 1;
   private failure: Error | undefined;
+  private readonly onBad: CountOptions["onBad"];
 
-  constructor(threads: number, { feature, text }: Counted) {
+  constructor(threads: number, { feature, text }: Counted, onBad: CountOptions["onBad"]) {
+    this.onBad = onBad;
+    const keepBad = onBad !== undefined;
     this.depth = threads * DEPTH;
     this.free = this.depth;
     this.workers = Array.from({ length: threads }, () => {
@@ -122,7 +127,7 @@ class Counters {
       const jobs = new Map<number, Job>();
       worker.on("message", (answer: CountAnswer) => this.answered(jobs, answer));
       worker.on("error", (error) => this.fail(error));
-      worker.postMessage({ type: "open", feature, text } satisfies CountMessage);
+      worker.postMessage({ type: "open", feature, text, keepBad } satisfies CountMessage);
       return { worker, jobs };
     });
   }
@@ -159,7 +164,10 @@ class Counters {
     jobs.delete(answer.task);
     job?.giveBack();
     if ("fault" in answer) job?.reject(AthanorError.fromRecord(answer.fault satisfies ErrorRecord));
-    else job?.resolve(answer.counts);
+    else {
+      for (const fault of answer.bad) this.onBad?.(AthanorError.fromRecord(fault));
+      job?.resolve(answer.counts);
+    }
   }
 
   private fail(error: Error): void {

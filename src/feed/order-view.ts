@@ -1,19 +1,20 @@
 /** Views of indexes: what a batch holds, the fingerprint of each view, and what the order needs to know of it. */
+import { join } from "node:path";
 import { orderView } from "../dataset/extents.ts";
 import { viewFingerprint } from "../dataset/fingerprint.ts";
 import { pastSets } from "../dataset/past.ts";
-import { pieceIndex } from "../dataset/piece-index.ts";
+import { pieceIndex, type PieceRows } from "../dataset/piece-index.ts";
 import { isPieceRule, sampleIndex, sampleRule } from "../dataset/samples.ts";
 import { SchemaMerge } from "../dataset/schema.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
-import { Unsupported } from "../formats/errors.ts";
+import { RecordMalformed, Unsupported } from "../formats/errors.ts";
 import { formatOf } from "../formats/registry.ts";
 import type { Schema } from "../formats/types.ts";
 import type { OrderView } from "../order/types.ts";
 import type { Storage } from "../storage/types.ts";
 import { MASK, viewLayout, withColumn } from "./columns.ts";
 import type { ViewLayout, ViewRequest } from "./columns.ts";
-import { ColumnUnknown } from "./errors.ts";
+import { ColumnUnknown, QuarantineQuota } from "./errors.ts";
 import { countedTokens, type Counted } from "./counted.ts";
 import { documentsColumn } from "./piece-columns.ts";
 import { tokenizerHash } from "./text.ts";
@@ -74,6 +75,7 @@ export async function viewsOf(
           await maker?.count(set, counted);
           const view = { fingerprint, tokens: counted.hash, rule, maxLength };
           const found = await pieceIndex(set, view, storage, maker?.keep?.bind(maker, set));
+          refuseBad(set, found, request.mostBad ?? 0);
           samples = found.index;
           most = Math.max(most, found.most);
         } else {
@@ -117,6 +119,21 @@ function refuseRows(sources: readonly NamedIndex[]): void {
     `text in ${wrong.index.format}: not yet read with a tokenizer`,
     { file: wrong.index.root },
     "keep the text in JSON Lines or Parquet, or tokenize it before",
+  );
+}
+
+/** Bad records are in no row of such a view: only for those who asked to go on without them. */
+function refuseBad({ root }: DatasetIndex, { bad, firstBad }: PieceRows, most: number): void {
+  if (firstBad === null || bad <= most) return;
+  const where = { file: join(root, firstBad.path), record: firstBad.record };
+  if (most > 0) {
+    const remedy = "look at the data; raise corrupt_quota if that many bad records are expected";
+    throw new QuarantineQuota(`${bad} bad records are left out, corrupt_quota is ${most}`, where, remedy);
+  }
+  throw new RecordMalformed(
+    `${bad} bad records were left out when tokens were counted; the first is this one`,
+    where,
+    'set on_corrupt="replace" to train without them, or repair them and run `athanor index --view --rebuild`',
   );
 }
 
