@@ -11,7 +11,8 @@ import type { AthanorError, ErrorRecord } from "../base/errors.ts";
 import { dense } from "../formats/dense.ts";
 import { formatOf } from "../formats/registry.ts";
 import { storeRows } from "../formats/rows.ts";
-import { openStream, type RunningStream } from "../formats/stream.ts";
+import type { RunningStream } from "../formats/running-stream.ts";
+import { openStream } from "../formats/stream.ts";
 import { ROW_HEADER_BYTES } from "../formats/types.ts";
 import type {
   BlockColumns,

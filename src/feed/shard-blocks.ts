@@ -10,7 +10,8 @@
  */
 import type { DatasetIndex, StoredTable } from "../dataset/types.ts";
 import { formatOf } from "../formats/registry.ts";
-import { openStream, type RunningStream } from "../formats/stream.ts";
+import type { RunningStream } from "../formats/running-stream.ts";
+import { openStream } from "../formats/stream.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { newClocks } from "../telemetry/clocks.ts";
 import type { CountRequest } from "./count-thread.ts";

@@ -1,7 +1,5 @@
 /**
- * A running decoder of Zstandard: compressed chunks are pushed in, decompressed bytes come out in order, as of `InflateStream`
- * (stream.ts), whose contract it keeps: all frames, skippable ones passed over, checksums compared; a stream that is cut, damaged or followed
- * by other bytes is ATH_STREAM_CORRUPT with the compressed byte at which that was seen.
+ * A running decoder of Zstandard (`RunningStream`): all frames, skippable ones passed over, checksums compared.
  *
  * Decoded by fzstd, a block (128 KiB at most) at a time, in about 90 MB/s: neither node:zlib of Node 20 nor @bokuweb/zstd-wasm nor
  * @toondepauw/node-zstd has a running decoder. fzstd moves its window once a block: windows of 64 MiB and more (`--long`) are slow.
@@ -12,10 +10,9 @@
  */
 import { Decompress } from "fzstd";
 import { StreamCorrupt, Unsupported } from "../errors.ts";
+import { DAMAGED, RunningStream, type Progress } from "../running-stream.ts";
 import { Xxh64 } from "./xxh64.ts";
 import { headerAt, isSkippable, MAX_WINDOW_BYTES, ZSTD_MAGIC } from "./zstd-frame.ts";
-
-const REMEDY = "the file is damaged or was not copied to its end: copy it again";
 
 interface Frame {
   decoder: Decompress;
@@ -25,113 +22,59 @@ interface Frame {
   header: number;
 }
 
-export class ZstdStream {
-  private readonly file: string;
-  private readonly need: () => void;
+export class ZstdStream extends RunningStream {
   private input: Buffer = Buffer.alloc(0);
   private at = 0;
   /** Compressed bytes before `input`. */
   private before: number;
-  private last = false;
-  private asked = false;
   private frame: Frame | undefined;
   /** Bytes of a skippable frame that are still to come. */
   private skipping = 0;
   private output: Uint8Array[] = [];
-  private held: Uint8Array = new Uint8Array(0);
-  private failure: Error | undefined;
-  private wake: (() => void) | undefined;
-  private position = 0;
 
   /** `before`: compressed bytes of the file in front of those that are pushed. */
   constructor(file: string, need: () => void, before = 0) {
-    this.file = file;
-    this.need = need;
+    super("Zstandard", file, need);
     this.before = before;
   }
 
-  push(bytes: Uint8Array, last: boolean): void {
-    this.asked = false;
-    this.last = last;
-    this.before += this.at;
-    this.input = Buffer.concat([this.input.subarray(this.at), bytes]);
-    this.at = 0;
-    this.signal();
-  }
-
-  async readSome(target: Uint8Array): Promise<number> {
-    if (this.held.length === 0 && !(await this.refill())) return 0;
-    const n = Math.min(target.length, this.held.length);
-    target.set(this.held.subarray(0, n));
-    this.held = this.held.subarray(n);
-    this.position += n;
-    return n;
-  }
-
-  async readInto(target: Uint8Array): Promise<void> {
-    for (let at = 0; at < target.length;) {
-      const n = await this.readSome(target.subarray(at));
-      if (n === 0) throw this.tooShort(target.length - at);
-      at += n;
-    }
-  }
-
-  async skip(bytes: number): Promise<void> {
-    if (bytes < 0) throw new RangeError(`a stream cannot go back by ${-bytes} bytes: open it again`);
-    for (let left = bytes; left > 0;) {
-      if (this.held.length === 0 && !(await this.refill())) throw this.tooShort(left);
-      const n = Math.min(left, this.held.length);
-      this.held = this.held.subarray(n);
-      this.position += n;
-      left -= n;
-    }
-  }
-
-  abort(error: Error): void {
-    this.failure ??= error;
-    this.signal();
-  }
-
-  destroy(): void {
+  override destroy(): void {
     this.input = Buffer.alloc(0);
     this.at = 0;
     this.output = [];
     this.frame = undefined;
-    this.abort(new Error("the stream was closed"));
+    super.destroy();
   }
 
-  private async refill(): Promise<boolean> {
-    for (;;) {
-      const next = this.output.shift();
-      if (next !== undefined) {
-        this.held = next;
-        if (next.length > 0) return true;
-        continue;
-      }
-      if (this.failure !== undefined) throw this.failure;
-      try {
-        if (this.step()) continue;
-      } catch (error) {
-        // What the block gave before it was found bad still comes out.
-        this.failure = error as Error;
-        continue;
-      }
-      if (this.last) {
-        if (this.frame === undefined && this.skipping === 0 && this.at === this.input.length) return false;
-        this.failure = this.corrupt(
-          "the Zstandard stream is cut: the file ends inside a frame",
-          this.before + this.input.length,
-        );
-        continue;
-      }
-      // The promise comes first: `need` may push at once.
-      const woken = new Promise<void>((resolve) => (this.wake = resolve));
-      if (!this.asked) {
-        this.asked = true;
-        this.need();
-      }
-      await woken;
+  protected get compressed(): number {
+    return this.before + this.at;
+  }
+
+  protected accept(bytes: Uint8Array): void {
+    this.before += this.at;
+    this.input = Buffer.concat([this.input.subarray(this.at), bytes]);
+    this.at = 0;
+  }
+
+  protected take(): Uint8Array | undefined {
+    return this.output.shift();
+  }
+
+  protected advance(): Progress {
+    try {
+      if (this.step()) return "more";
+    } catch (error) {
+      // What the block gave before it was found bad still comes out.
+      this.failure = error as Error;
+      return "more";
     }
+    if (!this.last) return "hungry";
+    if (this.frame === undefined && this.skipping === 0 && this.at === this.input.length) return "end";
+    this.failure = this.corrupt(
+      "the Zstandard stream is cut: the file ends inside a frame",
+      this.before + this.input.length,
+    );
+    return "more";
   }
 
   /** Takes the next piece of the input; false: it needs more. */
@@ -212,25 +155,11 @@ export class ZstdStream {
 
   private corrupt(what: string, offset = this.before + this.at, cause?: unknown): Error {
     const message = `${what}, at compressed byte ${offset}`;
-    return new StreamCorrupt(message, { file: this.file, byteOffset: offset }, REMEDY, cause);
+    return new StreamCorrupt(message, { file: this.file, byteOffset: offset }, DAMAGED, cause);
   }
 
   private unsupported(what: string, remedy: string): Error {
     return new Unsupported(`Zstandard: ${what}`, { file: this.file, byteOffset: this.before + this.at }, remedy);
-  }
-
-  private tooShort(missing: number): Error {
-    return new StreamCorrupt(
-      `the Zstandard stream ends at decompressed byte ${this.position}, ${missing} bytes before what the index says`,
-      { file: this.file, byteOffset: this.before + this.at },
-      "the shard has changed: run `athanor index` again",
-    );
-  }
-
-  private signal(): void {
-    const wake = this.wake;
-    this.wake = undefined;
-    wake?.();
   }
 }
 

@@ -8,7 +8,8 @@
 import type { Kernels } from "../../kernels/kernels.ts";
 import type { ReadableObject } from "../../storage/types.ts";
 import { SequentialReader } from "../sequential.ts";
-import { openStream, type RunningStream } from "../stream.ts";
+import type { RunningStream } from "../running-stream.ts";
+import { openStream } from "../stream.ts";
 import { BLOCK_BYTES, type Encoding, type Segment } from "../types.ts";
 import type { Chunks } from "./window.ts";
 
