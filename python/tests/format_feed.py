@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from athanor.numpy import Loader
 from conftest import ROOT
 
@@ -48,3 +50,26 @@ def check_feed(data: Path, id_column: str, ids_column: str, expected: list[tuple
     with Loader(str(data), **shuffled) as loader:
         loader.load_state_dict(state)
         assert first + [numbers(batch) for batch in loader] == whole
+
+
+def steps_of(
+    source: Path, state: dict[str, Any] | None = None, steps: int = 10**9, **options: Any
+) -> tuple[list[Any], Any]:
+    """Batches of one epoch, at most so many, and the state behind them."""
+    with Loader(str(source), **options) as loader:
+        if state is not None:
+            loader.load_state_dict(state)
+        found: list[Any] = []
+        for batch in loader:
+            found.append({name: np.array(values) for name, values in batch.items()})
+            if len(found) == steps:
+                break
+        return found, loader.state_dict()
+
+
+def equal(ours: list[Any], theirs: list[Any]) -> None:
+    assert len(ours) == len(theirs) > 0
+    for a, b in zip(ours, theirs):
+        assert a.keys() == b.keys()
+        for name in a:
+            np.testing.assert_array_equal(a[name], b[name], err_msg=name)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tfrecord_writer import write as write_tfrecord
+from token_writer import write_pair
 
 Rows = list[dict[str, Any]]
 WIDTH = 512
@@ -108,12 +109,7 @@ def webdataset(stem: Path, rows: Rows) -> None:
 
 
 def megatron(stem: Path, rows: Rows) -> None:
-    lengths = np.array([len(row["input_ids"]) for row in rows], "<i4")
-    stem.with_suffix(".bin").write_bytes(np.concatenate([row["input_ids"] for row in rows]).astype("<i4").tobytes())
-    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 4, len(rows), len(rows) + 1)
-    pointers = np.concatenate([[0], np.cumsum(lengths[:-1].astype("<i8") * 4)]).astype("<i8")
-    tail = lengths.tobytes() + pointers.tobytes() + np.arange(len(rows) + 1, dtype="<i8").tobytes()
-    stem.with_suffix(".idx").write_bytes(head + tail)
+    write_pair(stem, [row["input_ids"] for row in rows], "<i4")
 
 
 WRITERS: dict[str, Callable[[Path, Rows], None]] = {

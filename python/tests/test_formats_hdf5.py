@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +12,8 @@ import pytest
 h5py = pytest.importorskip("h5py")
 hdf5plugin = pytest.importorskip("hdf5plugin")
 
-from athanor.numpy import Loader  # noqa: E402
+from format_feed import cat, equal, steps_of  # noqa: E402
 
-ATHANOR = Path(__file__).parents[2] / "bin" / "athanor.mjs"
-NODE = shutil.which("node") or "node"
 NUMBERS = [
     "<i1",
     "<i2",
@@ -37,15 +32,6 @@ NUMBERS = [
     "<f8",
     ">f4",
 ]
-
-
-def cat(path: Path) -> list[dict[str, Any]]:
-    ran = subprocess.run(
-        [NODE, str(ATHANOR), "cat", str(path), "--json"], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert ran.stderr == ""
-    return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
 def plain(value: Any) -> Any:
@@ -202,18 +188,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def batches(
-    folder: Path, state: dict[str, Any] | None = None, steps: int = 10**9, **options: Any
-) -> tuple[list[Any], Any]:
-    with Loader(str(folder), batch_size=16, max_length=24, columns=["id", "input_ids"], **options) as loader:
-        if state is not None:
-            loader.load_state_dict(state)
-        found = []
-        for batch in loader:
-            found.append({name: np.array(values) for name, values in batch.items()})
-            if len(found) == steps:
-                break
-        return found, loader.state_dict()
+VIEW: dict[str, Any] = {"batch_size": 16, "max_length": 24, "columns": ["id", "input_ids"]}
 
 
 def joined(found: list[Any], name: str) -> np.ndarray:
@@ -223,7 +198,7 @@ def joined(found: list[Any], name: str) -> np.ndarray:
 @pytest.mark.parametrize("options", [{"shuffle": "none"}, {"seed": 7}])
 def test_a_loader_delivers_every_row_as_h5py_wrote_it(run_dir: Path, shards: Path, options: dict[str, Any]) -> None:
     assert run_dir.exists()
-    found, _ = batches(shards, **options)
+    found, _ = steps_of(shards, **VIEW, **options)
     ids = joined(found, "id")[:, 0]
     if "seed" not in options:
         np.testing.assert_array_equal(ids[:ROWS], np.arange(ROWS))
@@ -233,10 +208,7 @@ def test_a_loader_delivers_every_row_as_h5py_wrote_it(run_dir: Path, shards: Pat
 
 def test_a_run_goes_on_where_its_state_says(run_dir: Path, shards: Path) -> None:
     assert run_dir.exists()
-    whole, _ = batches(shards, seed=3)
-    head, state = batches(shards, steps=23, seed=3)
-    tail, _ = batches(shards, state=state, seed=3)
-    assert len(head) + len(tail) == len(whole)
-    for ours, theirs in zip(head + tail, whole):
-        for name in theirs:
-            np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    whole, _ = steps_of(shards, **VIEW, seed=3)
+    head, state = steps_of(shards, steps=23, **VIEW, seed=3)
+    tail, _ = steps_of(shards, state=state, **VIEW, seed=3)
+    equal(head + tail, whole)

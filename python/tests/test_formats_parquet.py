@@ -19,6 +19,7 @@ import pytest
 
 from athanor.errors import AthanorError
 from athanor.numpy import Loader
+from format_feed import equal, steps_of
 from tfrecord_writer import write as write_tfrecord
 
 pa = pytest.importorskip("pyarrow", reason="skipped: pyarrow is not installed")
@@ -219,26 +220,7 @@ def sets(tmp_path: Path) -> tuple[Path, Path]:
     return ours, theirs
 
 
-def steps_of(
-    source: Path, state: dict[str, Any] | None = None, steps: int = 10**9, **options: Any
-) -> tuple[list[Any], Any]:
-    with Loader(str(source), batch_size=16, max_length=80, columns=["id", "input_ids", "labels"], **options) as loader:
-        if state is not None:
-            loader.load_state_dict(state)
-        found = []
-        for batch in loader:
-            found.append({name: np.array(values) for name, values in batch.items()})
-            if len(found) == steps:
-                break
-        return found, loader.state_dict()
-
-
-def equal(ours: list[Any], theirs: list[Any]) -> None:
-    assert len(ours) == len(theirs) > 0
-    for a, b in zip(ours, theirs, strict=True):
-        assert a.keys() == b.keys()
-        for name in a:
-            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+VIEW: dict[str, Any] = {"batch_size": 16, "max_length": 80, "columns": ["id", "input_ids", "labels"]}
 
 
 @pytest.mark.parametrize("options", [{"shuffle": "none"}, {"seed": 7}])
@@ -246,8 +228,8 @@ def test_a_loader_delivers_what_it_delivers_of_tfrecord(
     run_dir: Path, sets: tuple[Path, Path], options: dict[str, Any]
 ) -> None:
     assert run_dir.exists()
-    ours, _ = steps_of(sets[0], **options)
-    theirs, _ = steps_of(sets[1], **options)
+    ours, _ = steps_of(sets[0], **VIEW, **options)
+    theirs, _ = steps_of(sets[1], **VIEW, **options)
     equal(ours, theirs)
     ids = np.concatenate([batch["id"].ravel() for batch in ours])
     assert len(set(ids.tolist())) == 1934
@@ -255,7 +237,7 @@ def test_a_loader_delivers_what_it_delivers_of_tfrecord(
 
 def test_a_run_goes_on_where_its_state_says(run_dir: Path, sets: tuple[Path, Path]) -> None:
     assert run_dir.exists()
-    options = {"seed": 3, "shuffle_memory": 200_000}
+    options = {**VIEW, "seed": 3, "shuffle_memory": 200_000}
     whole, _ = steps_of(sets[0], **options)
     head, state = steps_of(sets[0], steps=37, **options)
     tail, _ = steps_of(sets[0], state=state, **options)

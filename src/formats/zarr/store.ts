@@ -6,6 +6,7 @@
  */
 import { crc32c } from "../../base/crc32c.ts";
 import { ShardInvalid, Unsupported } from "../errors.ts";
+import { readAndClose } from "../../storage/read-file.ts";
 import { baseName } from "../names.ts";
 import type { ShardFiles } from "../types.ts";
 import { isText } from "./dtype.ts";
@@ -87,14 +88,7 @@ async function readMetadata(shard: ShardFiles, number: number): Promise<Uint8Arr
   const file = shard.beside[number]!;
   if (file.size > MOST_METADATA)
     throw new ShardInvalid(`metadata of ${file.size} bytes`, { file: `${folderOf(shard)}/../${file.path}` });
-  const object = await shard.open(file);
-  try {
-    const bytes = new Uint8Array(object.size);
-    await object.readInto(bytes, 0);
-    return bytes;
-  } finally {
-    await object.close();
-  }
+  return await readAndClose(await shard.open(file));
 }
 
 function readArrays(texts: ReadonlyMap<string, string>, folder: string): { arrays: ArraySpec[]; leftOut: string[] } {
