@@ -17,7 +17,7 @@ import { balanceOf, isWorthIt, movesOf } from "./balance.ts";
 import type { Balance, Move } from "./balance.ts";
 import { isReleased, staleMirrors } from "./layout.ts";
 import { optionsOf, quoted } from "./setstripe.ts";
-import { realPath, surveyOf } from "./survey.ts";
+import { realPath, statOf, surveyOf } from "./survey.ts";
 import type { Survey, SurveyOptions } from "./survey.ts";
 import { clientVersion, fileSystemOf, parsePool, readTargets, roomOf } from "./targets.ts";
 import type { Target } from "./targets.ts";
@@ -76,6 +76,7 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
   const real = await realPath(asked, options.timeoutMs);
   const mount = mountOf(real, readMounts(root));
   if (mount.kind !== "lustre") {
+    await statOf(real, options);
     return {
       kind: "other",
       path: real,

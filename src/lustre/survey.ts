@@ -7,7 +7,7 @@
  * @example
  * const survey = await surveyOf("/mnt/lustre/d", mount, { storage, root: "/" });
  */
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import { runTool } from "../base/run-tool.ts";
 import type { ToolResult } from "../base/run-tool.ts";
@@ -60,10 +60,7 @@ const LIMIT_BY_LFS = 200;
 
 /** Throws ATH_NOT_FOUND, ATH_ACCESS_DENIED, ATH_LAYOUT_UNREADABLE. `path`: as `realPath` gives it. */
 export async function surveyOf(path: string, mount: Mount, options: SurveyOptions): Promise<Survey> {
-  const first = await askFiles([{ path }], options);
-  const bulk = first !== undefined;
-  const itself = first?.[0] ?? (await sizeByTool(path, options));
-  if ("code" in itself && itself.hung !== true) throw answerError(itself, path);
+  const { itself, bulk } = await statOf(path, options);
   // A file that does not answer is still one whose layout can be read.
   const kind = "folder" in itself && itself.folder ? "folder" : "file";
   const folder = kind === "folder" ? path : dirname(path);
@@ -94,8 +91,9 @@ export async function surveyOf(path: string, mount: Mount, options: SurveyOption
 
 /** Absolute and without symbolic links, found by a process of its own: a lost mount does not answer. Throws as `surveyOf`. */
 export async function realPath(path: string, timeoutMs = 10_000): Promise<string> {
-  const ran = await runTool("realpath", ["-e", "--", path], { timeoutMs });
+  const ran = await runTool("realpath", ["--", path], { timeoutMs });
   if (ran.status === 0) return ran.stdout.replace(/\n$/, "");
+  if (ran.missing) return resolve(path);
   if (ran.timedOut) throw silent(path, timeoutMs);
   if (/Permission denied/.test(ran.stderr))
     throw systemError({ code: "EACCES", message: ran.stderr.trim(), path, byteOffset: undefined });
@@ -105,6 +103,15 @@ export async function realPath(path: string, timeoutMs = 10_000): Promise<string
     "check the path and that the file system is mounted",
     ran.stderr.trim(),
   );
+}
+
+/** `bulk`: there is a Python to ask many. Throws ATH_NOT_FOUND, ATH_ACCESS_DENIED; a call that hangs is an answer. */
+export async function statOf(path: string, options: AskOptions): Promise<{ itself: Answer; bulk: boolean }> {
+  const first = await askFiles([{ path }], options);
+  const itself = first?.[0] ?? (await sizeByTool(path, options));
+  if ("code" in itself && itself.hung !== true)
+    throw systemError({ code: itself.code, message: itself.message, path, byteOffset: undefined });
+  return { itself, bulk: first !== undefined };
 }
 
 interface Found {
@@ -235,10 +242,6 @@ function silent(path: string, ms: number): Error {
     { file: path },
     "check the mount and the node's kernel log",
   );
-}
-
-function answerError({ code, message }: { code: string; message: string }, path: string): Error {
-  return systemError({ code, message, path, byteOffset: undefined });
 }
 
 function evenly(names: readonly string[], limit: number): string[] {

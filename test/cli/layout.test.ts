@@ -25,6 +25,7 @@ test("a path that is not there, and flags that are none", (t) => {
   const scene = replay(t, { lfs: WELL });
   const missing = scene.run("show", `${scene.folder}/none`, "--json");
   assert.deepEqual([missing.code, /ATH_NOT_FOUND/.test(missing.stderr)], [3, true]);
+  assert.equal(athanor("layout", "show", "/no-such-file-here", "--json").error().code, "ATH_NOT_FOUND");
   for (const flags of [
     ["--limit", "0"],
     ["--for", "speed"],

@@ -134,6 +134,24 @@ test("checkpoints: a growing layout in the folder's pool, the default it overrid
   golden("checkpoints-advise", advised);
 });
 
+test("case 60: what lfs says of paths it cannot tell of is passed on, and the rest of the report stands", async (t) => {
+  const stderr = (name: string): string => readFileSync(`${CASE}${name}`, "utf8");
+  const lfs = {
+    ...WELL,
+    "getstripe -y /mnt/lustre/d/a": { stderr: stderr("not-lustre.stderr"), status: 25 },
+    "getstripe -y /mnt/lustre/d/b": { stderr: stderr("missing.stderr"), status: 2 },
+    "getstripe -y /mnt/lustre/d/c": { stdout: readFileSync(`${CASE}plain.yaml`, "utf8") },
+    "getstripe -y /mnt/lustre/d/e": { stdout: "lmm_stripe_count: many\n" },
+  };
+  const files = Object.fromEntries(["a", "b", "c", "e"].map((name) => [`d/${name}`, { size: MIB }]));
+  const scene = replay(t, { files, lfs, python: false });
+  const shown = await scene.report("d");
+  assert.match(shown, /3 files of which layout or size is not known \(a: layout not known: .*Inappropriate ioctl/);
+  assert.match(shown, /1 file, 1MiB: -c 2 -S 4M/);
+  assert.match(await scene.report("d/b"), /layout not known: .*No such file or directory \(2\)/);
+  assert.match(await scene.report("d/e"), /line 1 of `lfs getstripe` has "many" where a number belongs/);
+});
+
 test("small files: on the metadata server only where the site has it", async (t) => {
   const files = Object.fromEntries(
     Array.from({ length: 120 }, (_, i) => [`s/${i}.json`, { size: 2000, lov: plainLov([i % 4]) }]),
