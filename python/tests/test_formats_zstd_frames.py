@@ -82,6 +82,17 @@ def test_the_order_over_frames_is_that_of_the_plain_file(run_dir: Path, sets: tu
     assert rows != list(range(RECORDS))
 
 
+def test_pieces_of_records_are_those_of_the_plain_file(run_dir: Path, sets: tuple[Path, Path]) -> None:
+    plain, zst = sets
+    options = OPTIONS | {"shuffle": "none", "sample_rule": "split", "max_length": 7, "columns": ["input_ids"]}
+    found = []
+    for data in (plain, zst):
+        with Loader(str(data), **options) as loader:
+            found.append([batch["input_ids"].tolist() for batch in loader])
+    assert len(found[0]) > 2 * RECORDS // 16
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("shuffle", ["none", "window", "global"])
 def test_resume_reads_from_where_it_is(run_dir: Path, sets: tuple[Path, Path], shuffle: str) -> None:
     _, zst = sets

@@ -11,7 +11,7 @@
  */
 import { AthanorError } from "../base/errors.ts";
 import { dense } from "../formats/dense.ts";
-import { unpackBlock } from "../formats/packed.ts";
+import { unpackBlock, type UnpackedBlock } from "../formats/packed.ts";
 import { RESTART_EVERY } from "../formats/types.ts";
 import type { BlockColumns, Column, ColumnFormat, PlacedSegment, RawBlock } from "../formats/types.ts";
 import { isBadContent } from "./errors.ts";
@@ -26,14 +26,19 @@ export async function blockColumns(
   // Nothing stands in for a sample that was cut out of tokens.
   if (raw.samples !== undefined) return await format.columns(raw, fields);
   if (raw.origin !== undefined) {
-    let unpacked: ReturnType<typeof unpackBlock>;
+    let unpacked: UnpackedBlock;
     try {
       unpacked = unpackBlock(raw, restarts);
     } catch (error) {
       if (!(error instanceof AthanorError) || !isBadContent(error.code)) throw error;
       return allBad(raw.records, error);
     }
-    return await blockColumns(format, unpacked.raw, fields, unpacked.restarts);
+    const found = await blockColumns(format, unpacked.raw, fields, unpacked.restarts);
+    const release = (): void => {
+      found.release?.();
+      unpacked.release();
+    };
+    return { ...found, release };
   }
   const known = restarts.length > 1;
   try {

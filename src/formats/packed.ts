@@ -11,25 +11,38 @@
  *            0 = origin of the file              restarts[0]  restarts.at(-1)
  * ```
  */
-import { decodeFrame } from "./codecs/zstd.ts";
+import { decodeFrame, ownCopy } from "./codecs/zstd.ts";
 import { isSkippable, wholeFrameAt } from "./codecs/zstd-frame.ts";
 import { MAX_FRAME_BYTES } from "./codecs/zstd-groups.ts";
 import { decodePart } from "./codecs/zstd-part.ts";
 import { StreamCorrupt } from "./errors.ts";
-import type { RawBlock } from "./types.ts";
+import { BLOCK_BYTES, type RawBlock } from "./types.ts";
+
+export interface UnpackedBlock {
+  raw: RawBlock;
+  restarts: Uint32Array;
+  /** The bytes are not used any more: others may take their place. */
+  release(): void;
+}
+
+/** Memory of blocks that are over, each of some 16 MiB: the collector would come for it late. */
+const idle: Uint8Array[] = [];
+const MOST_IDLE = 2;
+const MAX_IDLE_BYTES = 64 * 1024 * 1024;
 
 /** `restarts`: of the block table, all of the block's. `readyZstd` makes it fast. */
-export function unpackBlock(raw: RawBlock, restarts: ArrayLike<number>): { raw: RawBlock; restarts: Uint32Array } {
+export function unpackBlock(raw: RawBlock, restarts: ArrayLike<number>): UnpackedBlock {
   const { origin, segments, ...rest } = raw;
   const [segment] = segments;
   if (origin === undefined || segment === undefined || restarts.length < 2)
     throw new RangeError("a packed block has segments, an origin and two restarts at least");
   const [first, end] = [restarts[0]!, restarts[restarts.length - 1]!];
-  // A copy: native decoders take no shared memory.
-  const stored = Buffer.concat(segments.map(({ bytes }) => bytes));
-  let decoded: Uint8Array;
+  const { buffer, byteOffset, length } = segment.bytes;
+  const stored =
+    segments.length === 1 ? Buffer.from(buffer, byteOffset, length) : Buffer.concat(segments.map(({ bytes }) => bytes));
+  const memory = take(end);
   try {
-    decoded = unpackFrames(stored, end);
+    unpackFrames(stored, memory.subarray(0, end));
   } catch (error) {
     throw new StreamCorrupt(
       `the Zstandard frames from compressed byte ${segment.offset} on cannot be decompressed: ${(error as Error).message}`,
@@ -38,18 +51,30 @@ export function unpackBlock(raw: RawBlock, restarts: ArrayLike<number>): { raw: 
       error,
     );
   }
-  const bytes = decoded.subarray(first);
+  const bytes = memory.subarray(first, end);
+  let isUsed = true;
   return {
     raw: { ...rest, segments: [{ file: 0, offset: origin + first, length: bytes.length, field: 0, bytes }] },
     restarts: Uint32Array.from({ length: restarts.length - 1 }, (_, i) => restarts[i]! - first),
+    release: () => {
+      if (isUsed && idle.length < MOST_IDLE && memory.length <= MAX_IDLE_BYTES) idle.push(memory);
+      isUsed = false;
+    },
   };
 }
 
-/** The first `bytes` bytes that the frames decode to. */
-function unpackFrames(stored: Buffer, bytes: number): Uint8Array {
-  const out = new Uint8Array(bytes);
+function take(bytes: number): Uint8Array {
+  const at = idle.findIndex((memory) => memory.length >= bytes);
+  if (at >= 0) return idle.splice(at, 1)[0]!;
+  idle.pop();
+  return new Uint8Array(Math.ceil(bytes / BLOCK_BYTES) * BLOCK_BYTES);
+}
+
+/** Fills `out` with the first bytes that the frames decode to. */
+function unpackFrames(stored: Buffer, out: Uint8Array): void {
+  const bytes = out.length;
   let done = 0;
-  const take = (chunk: Uint8Array): void => {
+  const put = (chunk: Uint8Array): void => {
     const n = Math.min(chunk.length, bytes - done);
     out.set(chunk.subarray(0, n), done);
     done += n;
@@ -58,12 +83,11 @@ function unpackFrames(stored: Buffer, bytes: number): Uint8Array {
     if (at >= stored.length) throw new Error(`they hold ${done} bytes, the index says ${bytes} at least`);
     const frame = wholeFrameAt(stored, at);
     if (frame === undefined) {
-      decodePart(stored.subarray(at), bytes - done).chunks.forEach(take);
+      decodePart(stored.subarray(at), bytes - done).chunks.forEach(put);
       break;
     }
     if (!isSkippable(stored.readUInt32LE(at)))
-      take(decodeFrame(stored.subarray(at, frame.end), frame.most, MAX_FRAME_BYTES));
+      put(decodeFrame(ownCopy(stored.subarray(at, frame.end)), frame.most, MAX_FRAME_BYTES));
     at = frame.end;
   }
-  return out;
 }

@@ -75,7 +75,7 @@ function inJavaScript(frame: Buffer, capacity: number): Uint8Array {
 }
 
 export function zstdDecompress(bytes: Uint8Array, size: number): Uint8Array {
-  const input = own(bytes);
+  const input = ownCopy(bytes);
   let whole: Uint8Array | undefined;
   let at = 0;
   let done = 0;
@@ -101,7 +101,7 @@ export function zstdDecompress(bytes: Uint8Array, size: number): Uint8Array {
 
 /** Where the size is not known (strings in array chunks): all that the frames hold, `limit` bytes at most. */
 export function zstdDecompressTo(bytes: Uint8Array, limit: number): Uint8Array {
-  const input = own(bytes);
+  const input = ownCopy(bytes);
   const parts: Uint8Array[] = [];
   let done = 0;
   for (let at = 0; at < input.length;) {
@@ -132,7 +132,7 @@ let scratch: Buffer = Buffer.alloc(0);
 const MAX_SCRATCH = 8 * 1024 * 1024;
 
 /** A copy, valid until the next call: native decoders take no shared memory. */
-function own(bytes: Uint8Array): Buffer {
+export function ownCopy(bytes: Uint8Array): Buffer {
   const room = bytes.length + 8;
   if (room > MAX_SCRATCH) return Buffer.from(bytes);
   if (scratch.length < room) scratch = Buffer.allocUnsafeSlow(Math.max(room, 2 * scratch.length));
