@@ -168,6 +168,8 @@ class PieceCut implements SampleCut {
   private readonly view: ViewRows;
   private readonly storage: Storage;
   private readonly kept = new KeptSamples();
+  /** By shard: an open a block would ask the metadata server as often as the data is read. */
+  private readonly readers = new Map<number, Promise<CountsReader>>();
 
   constructor(index: DatasetIndex, view: ViewRows, storage: Storage) {
     this.index = index;
@@ -180,16 +182,13 @@ class PieceCut implements SampleCut {
   }
 
   private async rowsOf(shard: number, block: number): Promise<BlockSamples> {
-    const { tokens, rule, maxLength } = this.view;
+    const { rule, maxLength } = this.view;
     const { table } = await this.index.shardTable(shard);
-    const file = countsFile(this.index, tokens, this.index.shards[shard]!);
-    const reader = await CountsReader.open(this.storage, file, table);
-    let counts: Uint32Array;
-    try {
-      counts = await reader.block(block);
-    } finally {
-      await reader.close();
-    }
+    const counts = await this.countsOf(shard, block).catch((error: unknown) => {
+      // Counted anew meanwhile: its bytes are the same, or the rows would be others.
+      if ((error as { code?: string }).code !== "ATH_SHARD_CHANGED") throw error;
+      return this.countsOf(shard, block);
+    });
     const { rows, start, record, token, length } = packRecords(counts, rule, maxLength);
     const firstRecord = table.firstRecord[block]!;
     const [from, to] = [table.restartStart[block]!, table.restartStart[block + 1]!];
@@ -213,6 +212,22 @@ class PieceCut implements SampleCut {
       }),
       pieces,
     };
+  }
+
+  private async countsOf(shard: number, block: number): Promise<Uint32Array> {
+    const reader = this.readers.get(shard) ?? this.openCounts(shard);
+    this.readers.set(shard, reader);
+    try {
+      return await (await reader).block(block);
+    } catch (error) {
+      this.readers.delete(shard);
+      throw error;
+    }
+  }
+
+  private async openCounts(shard: number): Promise<CountsReader> {
+    const { table } = await this.index.shardTable(shard);
+    return CountsReader.open(this.storage, countsFile(this.index, this.view.tokens, this.index.shards[shard]!), table);
   }
 }
 

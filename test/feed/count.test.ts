@@ -119,6 +119,12 @@ test("rows of a view are those that its counts pack to; its file is read again",
       }
     }
     assert.equal(again.most, made.most);
+    // Counted anew while a job reads the counts: the same rows.
+    const before = await again.index.cut!.of(0, 1);
+    const open = (await pieceIndex(index, view, storage)).index.cut!;
+    await open.of(0, 0);
+    await countTokens(index, COUNTED, { storage, source: folder, threads: 1, again: true });
+    assert.deepEqual(await open.of(0, 1), before);
     assert.equal(
       made.tokens,
       all.reduce((sum, tokens) => sum + tokens, 0),
