@@ -260,6 +260,38 @@ def test_text_is_packed_with_its_tokens_around_each_document(tmp_path: Path) -> 
     assert before == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
 
 
+def test_conversations_are_packed_with_their_loss_masks(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    says = [("hi " * (i % 7), "yes " * (i % 11 + 1)) for i in range(60)]
+    turns = [[{"role": "user", "content": a}, {"role": "assistant", "content": b}] for a, b in says]
+    (data / "a.jsonl").write_text("".join(json.dumps({"messages": one}) + "\n" for one in turns))
+    template = tmp_path / "template.jinja"
+    template.write_text(
+        "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}"
+        "{% else %}U: {{ m.content }}{% endif %}{% endfor %}"
+    )
+    options: dict[str, Any] = {"tokenizer": TOKENIZER, "chat_template": str(template), "pad_id": 0, "last": "pad"}
+
+    def pairs(ids: Any, mask: Any) -> tuple[list[int], list[int]]:
+        return ids.tolist(), mask.tolist()
+
+    with Loader(str(data), batch_size=1, max_length=4096, shuffle="none", **options) as loader:
+        lengths = [(batch, int(batch["attention_mask"].sum())) for batch in loader]
+    whole = [pairs(batch["input_ids"][0, :n], batch["loss_mask"][0, :n]) for batch, n in lengths]
+    found = []
+    with Loader(str(data), batch_size=2, max_length=256, sample_rule="pack", **options) as loader:
+        for batch in loader:
+            naive(batch, 256)
+            ids, mask, real = (batch[name].reshape(-1) for name in ("input_ids", "loss_mask", "attention_mask"))
+            for begin, end in zip(batch["cu_seqlens"][:-1], batch["cu_seqlens"][1:]):
+                if end > begin and real[begin] and batch["valid"][begin // 256]:
+                    found.append(pairs(ids[begin:end], mask[begin:end]))
+    assert max(len(ids) for ids, _ in whole) <= 256
+    assert sorted(found) == sorted(whole)
+    assert any(0 < sum(mask) < len(mask) for _, mask in found)
+
+
 def world_rows(data: Path, world: int, batch: int, steps: range, state: Any, proof: Path) -> tuple[list[Any], Any]:
     """Rows of steps by position, of all ranks of a world; and the state behind them."""
     found: dict[int, Any] = {}
