@@ -166,13 +166,6 @@ def test_what_is_refused_says_what_to_write(run_dir: Path, data: str, tmp_path: 
         Loader(data, batch_size=1, parse_special=True)
     with pytest.raises(ValueError, match="padding"):
         Loader(data, batch_size=1, pad_to_multiple_of=8)
-    tfrecord = ROOT / "test/fixtures/tfrecord/values.tfrecord"
-    with (
-        pytest.raises(AthanorError, match="tfrecord") as caught,
-        Loader(str(tfrecord), index_dir=str(tmp_path / "index"), batch_size=1, tokenizer=folder) as loader,
-    ):
-        next(iter(loader))
-    assert caught.value.code == "ATH_FORMAT_UNSUPPORTED"
 
 
 def test_map_style(run_dir: Path, data: str, documents: list[str]) -> None:

@@ -5,6 +5,7 @@ import type { Value } from "../base/json.ts";
 import { formatCount, formatNumber, formatSize } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
 import { inspect } from "../dataset/inspect.ts";
+import { textColumn } from "../dataset/text-column.ts";
 import type { Inspection, ReadingPlan } from "../dataset/inspect.ts";
 import type { Field } from "../formats/types.ts";
 import { missingText, printLine, tableText, wantsJson, withProgress, withStorage } from "./command.ts";
@@ -46,6 +47,7 @@ function asJson({ index, indexed, reading, samples }: Inspection): object {
     meanTokens,
     fingerprint,
     schema,
+    text: textColumn(schema) ?? null,
     reading: reading ?? null,
     ignored,
     missingChunks: missing?.chunks ?? 0,
@@ -68,6 +70,8 @@ function asText({ index, indexed, reading, samples }: Inspection): string {
     "",
   ];
   if (totals.records > 0) lines.push(`mean length: ${(totals.tokens / totals.records).toFixed(1)} tokens a record`, "");
+  const text = textColumn(schema);
+  if (text !== undefined) lines.push(`a tokenizer would read: ${text.holds} of ${shorten(text.name)}`, "");
   const left = Object.entries(schema.notColumns ?? {});
   // An object of thousands of keys is no reason to print thousands of lines.
   for (const [name, why] of left.slice(0, LEFT_SHOWN)) lines.push(`no column: ${shorten(name)} ${why}`);
@@ -82,11 +86,11 @@ function asText({ index, indexed, reading, samples }: Inspection): string {
   return lines.join("\n");
 }
 
-function fieldRow({ name, kind, present, values, minLength, maxLength, min, max, prefixMask }: Field): string[] {
+function fieldRow({ name, kind, json, present, values, minLength, maxLength, min, max, prefixMask }: Field): string[] {
   const lengths = minLength === maxLength ? `${maxLength}` : `${minLength} to ${maxLength}`;
   const range = prefixMask === true ? "ones, then zeros" : min === undefined ? "" : `${min} to ${max}`;
   const mean = present === 0 ? "" : (values / present).toFixed(1);
-  return [name, kind, formatCount(present), lengths, mean, range];
+  return [name, json === true ? "json" : kind, formatCount(present), lengths, mean, range];
 }
 
 function readingLines(plan: ReadingPlan): string[] {

@@ -13,12 +13,12 @@ import { AthanorError } from "../base/errors.ts";
 import { dense } from "../formats/dense.ts";
 import { unpackBlock, type UnpackedBlock } from "../formats/packed.ts";
 import { RESTART_EVERY } from "../formats/types.ts";
-import type { BlockColumns, Column, ColumnFormat, PlacedSegment, RawBlock } from "../formats/types.ts";
+import type { BlockColumns, Column, ColumnReader, PlacedSegment, RawBlock } from "../formats/types.ts";
 import { isBadContent } from "./errors.ts";
 
 /** `restarts`: offsets in the bytes of records 0, 64, 128 … of them; none where the block is read whole. */
 export async function blockColumns(
-  format: ColumnFormat,
+  format: ColumnReader,
   raw: RawBlock,
   fields: readonly string[],
   restarts: ArrayLike<number>,

@@ -6,6 +6,7 @@
 import type { PieceRule } from "../dataset/pack.ts";
 import type { Field, Schema, StorageKind, StoredColumn } from "../formats/types.ts";
 import { ROW_HEADER_BYTES } from "../formats/types.ts";
+import { textColumn } from "../dataset/text-column.ts";
 import { ColumnUnknown } from "./errors.ts";
 import { align } from "./memory.ts";
 import { pieceColumns, tokensField } from "./piece-columns.ts";
@@ -127,11 +128,9 @@ export function withColumn(layout: ViewLayout, column: DeliveredColumn, padId: n
 function textView(schema: Schema, view: ViewRequest, request: TextRequest, file: string, whole: boolean): TextView {
   const { column, chat: askedChat, ...text } = request;
   const conversations = column === undefined ? messagesField(schema, askedChat, file) : undefined;
+  const wanted = column ?? textColumn(schema)?.name;
   const fields = schema.fields.filter(({ kind, json }) => kind === "bytes" && json !== true);
-  const field =
-    conversations ??
-    fields.find(({ name }) => name === (column ?? "text")) ??
-    (column === undefined && fields.length === 1 ? fields[0] : undefined);
+  const field = conversations ?? fields.find(({ name }) => name === wanted);
   if (field === undefined) {
     const found = fields.map(({ name }) => name).join(", ") || "none";
     throw new ColumnUnknown(
@@ -170,10 +169,10 @@ function textView(schema: Schema, view: ViewRequest, request: TextRequest, file:
 
 /** The column of conversations: the named one, or `messages` of data that has no `text`. */
 function messagesField(schema: Schema, { column }: ChatRequest, file: string): Field | undefined {
-  const fields = schema.fields.filter(({ kind }) => kind === "bytes");
-  const field = fields.find(({ name }) => name === (column ?? "messages"));
-  if (column === undefined) return fields.some(({ name }) => name === "text") ? undefined : field;
-  if (field !== undefined) return field;
+  const found = textColumn(schema);
+  const wanted = column ?? (found?.holds === "conversations" ? found.name : undefined);
+  const field = schema.fields.find(({ kind, name }) => kind === "bytes" && name === wanted);
+  if (column === undefined || field !== undefined) return field;
   const why = schema.notColumns?.[column];
   throw new ColumnUnknown(
     why === undefined ? `messages column ${column} is not in the data` : `messages column ${column} ${why}`,

@@ -9,14 +9,14 @@ import type { MessagePort } from "node:worker_threads";
 import { toErrorRecord } from "../base/errors.ts";
 import type { AthanorError, ErrorRecord } from "../base/errors.ts";
 import { dense } from "../formats/dense.ts";
-import { formatOf } from "../formats/registry.ts";
+import { columnReader, formatOf } from "../formats/registry.ts";
 import { storeRows } from "../formats/rows.ts";
 import type { RunningStream } from "../formats/running-stream.ts";
 import { openStream } from "../formats/stream.ts";
 import { ROW_HEADER_BYTES } from "../formats/types.ts";
 import type {
   BlockColumns,
-  ColumnFormat,
+  ColumnReader,
   DecodeRequest,
   Encoding,
   PlacedSegment,
@@ -300,9 +300,8 @@ function rowFormat(name: string): RowFormat {
   return format;
 }
 
-async function readyFormat(name: string): Promise<ColumnFormat> {
-  const format = formatOf(name);
-  if (format.kind !== "columns") throw new Error(`${name} decodes rows`);
+async function readyFormat(name: string): Promise<ColumnReader> {
+  const format = columnReader(name);
   // Each format keeps what it has loaded; what failed to load is tried again with the next block.
   await format.ready?.();
   return format;

@@ -7,8 +7,7 @@ import { pieceIndex, type PieceRows } from "../dataset/piece-index.ts";
 import { isPieceRule, sampleIndex, sampleRule } from "../dataset/samples.ts";
 import { SchemaMerge } from "../dataset/schema.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
-import { RecordMalformed, Unsupported } from "../formats/errors.ts";
-import { formatOf } from "../formats/registry.ts";
+import { RecordMalformed } from "../formats/errors.ts";
 import type { Schema } from "../formats/types.ts";
 import type { OrderView } from "../order/types.ts";
 import type { Storage } from "../storage/types.ts";
@@ -53,7 +52,6 @@ export async function viewsOf(
   known: readonly { name: string; view: string }[] = [],
   maker?: ViewMaker,
 ): Promise<{ views: SourceViews[]; layout: ViewLayout }> {
-  if (request.text !== undefined) refuseRows(sources);
   const rules = sources.map(({ index }) => sampleRule(index, request.sampleRule));
   // A rule that is named is the same for all sources.
   const pieces = rules.find(isPieceRule);
@@ -109,17 +107,6 @@ export async function viewOf(
 ): Promise<{ view: OrderView; index: DatasetIndex; layout: ViewLayout }> {
   const { views, layout } = await viewsOf([{ name: SOURCE_NAME, index }], request, storage, [], maker);
   return { view: views[0]!.view, index: views[0]!.index, layout };
-}
-
-/** Formats whose kernel writes rows have no way to a tokenizer yet. */
-function refuseRows(sources: readonly NamedIndex[]): void {
-  const wrong = sources.find(({ index }) => formatOf(index.format).kind === "rows");
-  if (wrong === undefined) return;
-  throw new Unsupported(
-    `text in ${wrong.index.format}: not yet read with a tokenizer`,
-    { file: wrong.index.root },
-    "keep the text in JSON Lines or Parquet, or tokenize it before",
-  );
 }
 
 /** Bad records are in no row of such a view: only for those who asked to go on without them. */

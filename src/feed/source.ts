@@ -5,8 +5,8 @@
 import { lastAtMost } from "../base/search.ts";
 import type { DatasetIndex, ShardRow, StoredTable } from "../dataset/types.ts";
 import { versionOf } from "../dataset/shard-files.ts";
-import { formatOf } from "../formats/registry.ts";
-import type { BlockSamples, BlockTable, Format, ShardMeta } from "../formats/types.ts";
+import { columnReader, formatOf } from "../formats/registry.ts";
+import type { BlockSamples, BlockTable, ColumnReader, RowFormat, ShardMeta } from "../formats/types.ts";
 import { shardKey } from "../order/proof.ts";
 import type { ExtentTable } from "../order/types.ts";
 import { returnBounce, takeBounce } from "../storage/bounce.ts";
@@ -40,7 +40,7 @@ export class Source {
   /** Name in proof and state; part of the shard keys. */
   readonly name: string;
   readonly clocks: StageClocks;
-  readonly format: Format;
+  readonly format: RowFormat | ColumnReader;
   /** Features that the view delivers. */
   private readonly features: ReadonlySet<string>;
   private readonly storage: Storage;
@@ -50,6 +50,7 @@ export class Source {
   /** Sample number at which each shard begins (samples = records for record formats), plus the total. */
   private readonly shardStart: Float64Array;
 
+  /** `asColumns`: its records are wanted as columns, whatever the format decodes them into. */
   constructor(
     index: DatasetIndex,
     extents: ExtentTable,
@@ -57,13 +58,14 @@ export class Source {
     storage: Storage,
     clocks: StageClocks,
     features: ReadonlySet<string>,
+    asColumns = false,
   ) {
     this.index = index;
     this.extents = extents;
     this.name = name;
     this.storage = storage;
     this.clocks = clocks;
-    this.format = formatOf(index.format);
+    this.format = asColumns ? columnReader(index.format) : formatOf(index.format);
     this.features = features;
     this.tables = index.shards.map(() => undefined);
     this.keys = index.shards.map(() => undefined);

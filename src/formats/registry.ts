@@ -16,7 +16,7 @@ import { parquet } from "./parquet/format.ts";
 import { tfrecord } from "./tfrecord/format.ts";
 import { webdataset } from "./webdataset/format.ts";
 import { zarr } from "./zarr/format.ts";
-import type { Detection, Format } from "./types.ts";
+import type { ColumnReader, Detection, Format } from "./types.ts";
 
 // Zarr first: it is told by names, and its metadata may be an empty file. Megatron takes a `.bin` that nobody else does, and says
 // that its `.idx` is missing: it comes last.
@@ -45,6 +45,12 @@ function isEmpty(head: Uint8Array): boolean {
   if (head.length === 0) return true;
   const encoding = compression(head);
   return encoding !== undefined && inflateHead(head, encoding, true)?.length === 0;
+}
+
+/** Reads blocks of a format as typed columns. */
+export function columnReader(name: string): ColumnReader {
+  const format = formatOf(name);
+  return format.kind === "columns" ? format : format.columns;
 }
 
 /** The format of a name that an index holds. */

@@ -260,6 +260,8 @@ interface FormatBase {
 /** A format whose kernel writes stored rows itself. Its blocks are one segment each, with restarts. */
 export interface RowFormat extends FormatBase {
   readonly kind: "rows";
+  /** Its records as typed columns, for views that make something else of them (text). */
+  readonly columns: ColumnReader;
   /** Writes the plan at `at` in kernel memory; returns its bytes. */
   compilePlan(kernels: Kernels, at: number, columns: readonly StoredColumn[]): number;
   decode(kernels: Kernels, request: DecodeRequest): DecodeReport;
@@ -424,5 +426,8 @@ export interface ColumnFormat extends FormatBase {
    */
   columns(raw: RawBlock, fields: readonly string[]): BlockColumns | Promise<BlockColumns>;
 }
+
+/** What decodes blocks into typed columns. */
+export type ColumnReader = Pick<ColumnFormat, "name" | "kind" | "selfReading" | "ready" | "columns">;
 
 export type Format = RowFormat | ColumnFormat;

@@ -104,6 +104,6 @@ function jsonOf(node: Node, value: Value, leaves: readonly Leaf[]): string {
 function leafJson({ type }: Leaf, value: Value): string {
   if (value instanceof Uint8Array) return JSON.stringify(Buffer.from(value).toString("base64"));
   if (typeof value === "string") return JSON.stringify(value.toWellFormed());
-  if ((type === "FLOAT" || type === "DOUBLE") && Number.isSafeInteger(value)) return `${Number(value)}.0`;
-  return String(value as number | bigint | boolean);
+  if (typeof value !== "number") return typeof value === "bigint" ? `${value}` : JSON.stringify(value);
+  return (type === "FLOAT" || type === "DOUBLE") && Number.isSafeInteger(value) ? `${value}.0` : `${value}`;
 }

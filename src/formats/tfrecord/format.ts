@@ -1,5 +1,6 @@
 /** TFRecord of tf.train.Example, plain, gzip or zlib, as a `Format`. */
 import type { RowFormat } from "../types.ts";
+import { columns } from "./columns.ts";
 import { compilePlan, decode } from "./decode.ts";
 import { detect } from "./detect.ts";
 import { index } from "./index.ts";
@@ -8,6 +9,7 @@ import { survey } from "./survey.ts";
 export const tfrecord: RowFormat = {
   name: "tfrecord",
   kind: "rows",
+  columns: { name: "tfrecord", kind: "columns", columns },
   detect,
   index: ({ object }, { kernels, progress, onBad }) => index(object, kernels, progress, onBad),
   compilePlan,

@@ -43,10 +43,10 @@ export function nextWhole(kernels: Kernels, from: number, end: number): number {
   return -1;
 }
 
-function u32(bytes: Uint8Array, at: number): number {
+export function u32(bytes: Uint8Array, at: number): number {
   return (bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24)) >>> 0;
 }
 
-function masked(crc: number): number {
+export function masked(crc: number): number {
   return (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;
 }

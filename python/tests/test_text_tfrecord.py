@@ -1,0 +1,103 @@
+"""Text and chats in TFRecord: the same rows as of JSON Lines, and damaged records by number."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfrecord_writer
+from athanor import AthanorError
+from athanor.torch import Loader
+from conftest import ROOT
+
+FOLDER = ROOT / "test/fixtures/tokenizer/deepseek"
+CHATML = ROOT / "test/fixtures/chat/chatml.jinja"
+RECORDS: list[dict[str, Any]] = [
+    {
+        "id": i,
+        "text": None if i == 7 else "" if i == 8 else f"document {i} " + "wörds 你 " * (i % 23),
+        "talk": json.dumps([{"role": "user", "content": f"q{i}"}, {"role": "assistant", "content": "a" * (i % 9 + 1)}]),
+    }
+    for i in range(150)
+]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    for name in ("plain", "gzip", "jsonl"):
+        (tmp_path / name).mkdir()
+    plain = tmp_path / "plain/a.tfrecord"
+    tfrecord_writer.write(plain, RECORDS)
+    (tmp_path / "gzip/a.tfrecord.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    (tmp_path / "jsonl/a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+    return tmp_path
+
+
+def rows(source: Path, **options: Any) -> dict[int, dict[str, list[int]]]:
+    options = {"batch_size": 8, "max_length": 40, "last": "pad", "shuffle": "none", "tokenizer": FOLDER} | options
+    out = {}
+    with Loader(source, **options) as loader:
+        for batch in loader:
+            for i in range(len(batch["id"])):
+                if bool(batch["valid"][i]):
+                    out[int(batch["id"][i])] = {name: values[i].tolist() for name, values in batch.items()}
+    return out
+
+
+def test_rows_are_those_of_json_lines(run_dir: Path, data: Path) -> None:
+    text = {"columns": ["input_ids", "attention_mask", "id"], "text_column": "text"}
+    chat = {"columns": ["input_ids", "loss_mask", "id"], "messages_column": "talk", "chat_template": CHATML}
+    for options in (text, chat):
+        expected = rows(data / "jsonl", **options)
+        assert sorted(expected) == list(range(len(RECORDS)))
+        assert rows(data / "plain", **options) == expected
+        assert rows(data / "gzip", **options) == expected
+        assert rows(data / "plain", **(options | {"shuffle": "global", "seed": 3})) == expected
+
+
+def test_damaged_records(run_dir: Path, data: Path) -> None:
+    options: dict[str, Any] = {"columns": ["input_ids", "id"], "text_column": "text"}
+    whole = rows(data / "plain", **options)
+    frames = [tfrecord_writer.frame(tfrecord_writer.example(record)) for record in RECORDS]
+    begins = [sum(map(len, frames[:i])) for i in range(len(frames))]
+    path = data / "plain/a.tfrecord"
+    raw = bytearray(path.read_bytes())
+    raw[begins[20] + 30] ^= 1  # a payload
+    raw[begins[90]] ^= 1  # a length: the rest of its 64 records is found again, or lost with it
+    mtime = path.stat().st_mtime_ns
+    path.write_bytes(raw)
+    os.utime(path, ns=(mtime, mtime))
+    with pytest.raises(AthanorError, match="CRC") as caught:
+        rows(data / "plain", **options)
+    assert (caught.value.code, caught.value.record) == ("ATH_RECORD_CRC", 20)
+    replaced = rows(data / "plain", **options, on_corrupt="replace", ledger_dir=data / "ledger")
+    assert 20 not in replaced and 90 not in replaced
+    assert {i: row for i, row in whole.items() if i in replaced} == replaced
+    assert set(replaced) >= {*range(20), *range(21, 64), *range(64, 90), *range(128, 150)}
+
+
+def test_several_texts_in_a_feature_and_ids_beside_the_text(run_dir: Path, tmp_path: Path) -> None:
+    feature = b"".join(tfrecord_writer.field(1, text) for text in (b"one", b"two"))
+    entry = tfrecord_writer.field(1, b"text") + tfrecord_writer.field(2, tfrecord_writer.field(1, feature))
+    payload = tfrecord_writer.field(1, tfrecord_writer.field(1, entry))
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two/a.tfrecord").write_bytes(tfrecord_writer.frame(payload))
+    with (
+        pytest.raises(AthanorError, match="2 texts") as caught,
+        Loader(tmp_path / "two", tokenizer=FOLDER, batch_size=1) as loader,
+    ):
+        next(iter(loader))
+    assert (caught.value.code, caught.value.record) == ("ATH_RECORD_MALFORMED", 0)
+    (tmp_path / "ids").mkdir()
+    tfrecord_writer.write(tmp_path / "ids/a.tfrecord", [{"input_ids": [1, 2], "text": "x"}])
+    with (
+        pytest.raises(AthanorError, match="of its own beside the text") as caught,
+        Loader(tmp_path / "ids", tokenizer=FOLDER, batch_size=1) as loader,
+    ):
+        next(iter(loader))
+    assert caught.value.code == "ATH_COLUMN_UNKNOWN"
