@@ -2,7 +2,7 @@
 import { formatCount } from "../base/units.ts";
 import type { FormatsReport } from "./formats.ts";
 import { machineLines } from "./machine.ts";
-import { figure, range, table } from "./table.ts";
+import { figure, markdownTable, range, table } from "./table.ts";
 
 const HEAD = [
   "format",
@@ -32,17 +32,9 @@ export function formatsText(report: FormatsReport): string {
 }
 
 export function formatsMarkdown(report: FormatsReport): string {
-  const line = (row: readonly string[]): string => `| ${row.join(" | ")} |`;
-  return [
-    ...heading(report),
-    "",
-    line(HEAD),
-    line(HEAD.map(() => "---")),
-    ...cells(report).map(line),
-    "",
-    ...leftOut(report),
-    ...EXPLAINED,
-  ].join("\n");
+  return [...heading(report), "", markdownTable([HEAD, ...cells(report)]), "", ...leftOut(report), ...EXPLAINED].join(
+    "\n",
+  );
 }
 
 function heading({ machine, options }: FormatsReport): string[] {

@@ -4,7 +4,8 @@
  * of CPU seconds stands beside it, because on a busy machine that one holds.
  */
 import { coldSamplesPerSecond } from "./limits.ts";
-import type { PeersReport, Section } from "./peers.ts";
+import type { Section } from "./peer-parts.ts";
+import type { PeersReport } from "./peers.ts";
 import type { PeerPass } from "./peer-runs.ts";
 import { median, ratios, type Spread } from "./statistics.ts";
 
@@ -72,7 +73,7 @@ export function bars(report: PeersReport): Bar[] {
       0.8,
     ),
   );
-  found.push(...manyRanks(report), coldBar(report));
+  found.push(...manyRanks(report), coldBar(report), ...startBars(report));
   return found.filter((bar) => bar !== undefined);
 }
 
@@ -153,6 +154,29 @@ function manyRanks(report: PeersReport): (Bar | undefined)[] {
   const bar = (what: string, value: number | undefined, limit: number) =>
     value === undefined ? undefined : most(title(what), [value], limit);
   return [bar("agent CPU a sample", ours.agentCpu, 1.2), bar("memory over torch", ours.memory, 1.3)];
+}
+
+function startBars({ start }: PeersReport): Bar[] {
+  if (start === undefined) return [];
+  const { indexPerCpu } = start;
+  return [
+    {
+      what: "index, GB a second of CPU",
+      bar: 0.6,
+      kind: "least",
+      value: indexPerCpu.median,
+      spread: indexPerCpu,
+      met: indexPerCpu.median >= 0.6,
+    },
+    ...start.resume.map(({ at, running }): Bar => ({
+      what: `resume at ${at * 100} % of an epoch, seconds to the first batch, agent runs`,
+      bar: 0.5,
+      kind: "most",
+      value: running.median,
+      spread: running,
+      met: running.median <= 0.5,
+    })),
+  ];
 }
 
 /** Share of the smaller of the machine's cold sequential reading and our own warm rate over the same span. */

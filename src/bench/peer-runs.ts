@@ -73,6 +73,11 @@ export class PeerRuns {
     }
   }
 
+  /** Reads its files once. */
+  async warm(contender: PeerContender): Promise<void> {
+    await this.with(contender, 1, async (crew) => this.cache(crew, contender, false));
+  }
+
   hello(contender: PeerContender): Hello {
     return this.entry(contender).zygote.hello;
   }
@@ -86,10 +91,18 @@ export class PeerRuns {
     return this.sizes.get(contender.name) ?? 0;
   }
 
-  async one(contender: PeerContender, ranks: number, setting: Setting, pass: number, cold = false): Promise<PeerPass> {
+  /** `files`: dropped from the page cache before, or read once; undefined: as they lie. */
+  async one(
+    contender: PeerContender,
+    ranks: number,
+    setting: Setting,
+    pass: number,
+    files?: "drop" | "read",
+  ): Promise<PeerPass> {
     const { zygote } = this.entry(contender);
     return this.with(contender, ranks, async (crew) => {
-      const resident = cold ? await this.drop(crew, contender) : undefined;
+      const resident = files === "drop" ? await this.drop(crew, contender) : undefined;
+      if (files === "read") await this.cache(crew, contender, false);
       const open = (rank: number, job: string) => this.open(contender, setting.batch, rank, ranks, job);
       const { width } = this.options.set;
       const result = await measure(crew, { contender, setting, pass, width, open, memory: true });
@@ -104,6 +117,27 @@ export class PeerRuns {
           : { over: { bytes: memory.bytes - base.bytes, mapped: memory.mapped - base.mapped } }),
         ...(resident === undefined ? {} : { resident }),
       };
+    });
+  }
+
+  /** Athanor, one rank, that goes on at a place of the first epoch (0 … 1): see the times to its first batch. */
+  async resumed(contender: PeerContender, batch: number, at: number, pass: number): Promise<PassResult> {
+    const { set } = this.options;
+    return this.with(contender, 1, async (crew) => {
+      const job = `bench-${process.pid}-state-${pass}`;
+      let state: Record<string, unknown>;
+      try {
+        await crew.all(() => this.open(contender, batch, 0, 1, job), OPEN_MS);
+        state = (await crew.all<Record<string, unknown>>(() => ({ cmd: "state" }), OPEN_MS))[0]!;
+        await crew.all(() => ({ cmd: "close" }), OPEN_MS);
+      } finally {
+        await endAgent(job);
+      }
+      const position = Math.floor((set.samples * at) / batch) * batch;
+      const resume = { ...state, position: String(position) };
+      const setting = { batch, stepMs: 0, seconds: 0.1 };
+      const open = (rank: number, name: string) => ({ ...this.open(contender, batch, rank, 1, name), resume });
+      return measure(crew, { contender, setting, pass, width: set.width, open });
     });
   }
 

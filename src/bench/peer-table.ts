@@ -3,10 +3,12 @@ import { formatCount } from "../base/units.ts";
 import { coldSamplesPerSecond, limitCells } from "./limits.ts";
 import { machineLines } from "./machine.ts";
 import { type Bar, bars, growth } from "./peer-bars.ts";
-import type { PeersReport, Section } from "./peers.ts";
+import type { Section } from "./peer-parts.ts";
+import type { PeersReport } from "./peers.ts";
 import type { PeerPass } from "./peer-runs.ts";
+import type { StartUp } from "./peer-start.ts";
 import { median, ratios, spread } from "./statistics.ts";
-import { figure, range, table } from "./table.ts";
+import { figure, markdownTable, range, table } from "./table.ts";
 
 const FLOOR = "memmap_batch";
 const MIB = 2 ** 20;
@@ -44,11 +46,6 @@ export function peersMarkdown(report: PeersReport, command: string): string {
   ].join("\n\n");
 }
 
-export function markdownTable([head = [], ...rows]: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-  return [line(head), `|${head.map((_, i) => (i === 0 ? "---|" : "---:|")).join("")}`, ...rows.map(line)].join("\n");
-}
-
 function headLines({ data, machine, options }: PeersReport): string[] {
   return [
     `${formatCount(data.samples)} samples x ${options.width}; ${options.passes} interleaved passes of ${options.seconds} s on ` +
@@ -82,6 +79,7 @@ function parts(report: PeersReport): Part[] {
       foot: "Rate: as asked, or half of what the loader can give. CPU: a sample.",
     });
   }
+  if (report.start !== undefined) found.push(startPart(report.start));
   if (report.opens.length > 0) found.push(opensPart(report));
   if (report.limits.length > 0) found.push({ title: "Limits of the machine", cells: limitCells(report.limits) });
   return found;
@@ -150,6 +148,23 @@ function coldPart(section: Section, report: PeersReport): Part {
   };
 }
 
+function startPart({ indexPerCpu, indexPerSecond, resume }: StartUp): Part {
+  return {
+    title: "Start-up of athanor window",
+    cells: [
+      ["", "with the agent's start (min..max)", "agent runs (min..max)"],
+      ...resume.map(({ at, first, running }) => [
+        `resume at ${at * 100} %, s to the first batch`,
+        range(first),
+        range(running),
+      ]),
+    ],
+    foot:
+      `A fresh index of the files in the page cache, CRCs and fingerprint included: ${range(indexPerCpu)} GB a second of CPU, ` +
+      `${range(indexPerSecond)} GB a second.`,
+  };
+}
+
 function opensPart({ opens }: PeersReport): Part {
   const thousand = (calls: number, samples: number) => figure((calls / samples) * 1000);
   return {
@@ -168,7 +183,7 @@ function opensPart({ opens }: PeersReport): Part {
   };
 }
 
-function footLines({ contenders, left, notes }: PeersReport): string[] {
+function footLines({ contenders, left, notes, options }: PeersReport): string[] {
   const versions = (of: Record<string, string>) =>
     Object.entries(of)
       .map(([name, version]) => ` (${name} ${version})`)
@@ -179,6 +194,7 @@ function footLines({ contenders, left, notes }: PeersReport): string[] {
     ),
     ...notes,
     "all loaders: no worker processes unless the name says so (`:2`); with them most are slower here",
+    `tokens/s: ${options.width} times samples/s`,
     "CPU s/M: user + system seconds a million samples, of the rank alone, and with its workers and the agent",
     "MiB over torch: of all processes, over ranks that load nothing; in brackets pages of files, which the kernel can take back",
     "first batch: imports done; Athanor's with the agent's start, in brackets on an agent that runs",

@@ -24,6 +24,12 @@ export function table(rows: readonly (readonly string[])[]): string {
     .join("\n");
 }
 
+/** The same as Markdown; `|` in a cell is kept from ending it. */
+export function markdownTable([head = [], ...rows]: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+  return [line(head), `|${head.map((_, i) => (i === 0 ? "---|" : "---:|")).join("")}`, ...rows.map(line)].join("\n");
+}
+
 /** As many digits as mean something: 2 or 3, and none behind the point from 100 on. */
 export function figure(value: number): string {
   if (!Number.isFinite(value)) return "-";

@@ -7,7 +7,8 @@ import { parseDuration } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
 import { defaultCacheDir } from "../bench/data.ts";
 import { benchLimits, limitsText } from "../bench/limits.ts";
-import { PARTS, type Part, benchPeers } from "../bench/peers.ts";
+import { PARTS, type Part } from "../bench/peer-parts.ts";
+import { benchPeers } from "../bench/peers.ts";
 import { peersMarkdown, peersText } from "../bench/peer-table.ts";
 import { findPython } from "../bench/python.ts";
 import { amount, count, oneOf } from "./bench-flags.ts";
@@ -35,7 +36,7 @@ interface PeersFlags {
 }
 
 /** Behind a warm-up of the loader, in seconds: processes are new in each measurement. */
-const SETTLE = 0.3;
+const SETTLE = 0.2;
 const [BEGIN, END] = ["<!-- peers -->", "<!-- /peers -->"];
 
 export function registerPeers(bench: Command): void {
@@ -47,7 +48,7 @@ export function registerPeers(bench: Command): void {
     .option("--ranks <list>", "numbers of rank processes; the last is compared with the first", "1,2,8")
     .option("--passes <n>", "interleaved passes of the first number of ranks, warm", "7")
     .option("--other-passes <n>", "passes of everything else", "3")
-    .option("--seconds <s>", "timed span of one contender in one pass", "1.5")
+    .option("--seconds <s>", "timed span of one contender in one pass", "1.2")
     .option("--rate <n>", "samples/s of all ranks together where many are compared with few", "40000")
     .option("--samples <n>", "samples of the data, made once", "100000")
     .option("--max-length <n>", "values a row", "512")

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bars, growth } from "../../src/bench/peer-bars.ts";
 import type { PeerPass } from "../../src/bench/peer-runs.ts";
-import type { PeersReport, Section } from "../../src/bench/peers.ts";
+import type { Section } from "../../src/bench/peer-parts.ts";
+import type { PeersReport } from "../../src/bench/peers.ts";
 
 function pass(number: number, rate: number, more: Partial<PeerPass> = {}): PeerPass {
   return {
@@ -58,6 +59,7 @@ function report(sections: Section[]): PeersReport {
     left: [],
     notes: [],
     sections,
+    start: undefined,
     opens: [],
     // 1 GB/s of samples of 1 000 bytes: 10^6 samples/s.
     limits: [

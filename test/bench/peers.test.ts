@@ -9,7 +9,8 @@ import { limitsText, benchLimits } from "../../src/bench/limits.ts";
 import { countCalls } from "../../src/bench/peer-opens.ts";
 import { peerContenders } from "../../src/bench/peer-list.ts";
 import { peersMarkdown, peersText } from "../../src/bench/peer-table.ts";
-import { benchPeers, type PeersOptions } from "../../src/bench/peers.ts";
+import type { PeersOptions } from "../../src/bench/peer-parts.ts";
+import { benchPeers } from "../../src/bench/peers.ts";
 import { findPython } from "../../src/bench/python.ts";
 
 const LIMIT = { timeout: 600_000 };
@@ -32,7 +33,7 @@ before(async () => {
     seconds: 0.2,
     settleSeconds: 0.02,
     rate: 2000,
-    parts: ["warm", "cold", "rate"],
+    parts: ["warm", "cold", "rate", "start"],
   };
 });
 
@@ -76,6 +77,11 @@ test("contenders on the same data: rates, memory, cold files, many ranks; who is
   for (const ranks of [1, 2]) {
     for (const [name, [pass]] of section("rate", ranks)) assert.ok(pass!.samplesPerSecond < 2600, name);
   }
+  assert.deepEqual(
+    report.start!.resume.map(({ at, running }) => [at, running.median > 0]),
+    [0.01, 0.5, 0.99].map((at) => [at, true]),
+  );
+  assert.ok(report.start!.indexPerCpu.median > 0);
   assert.match(peersText(report), /not measured: tfdata/);
   assert.match(peersMarkdown(report, "npm run x"), /\n\| loader \| samples\/s/);
 });

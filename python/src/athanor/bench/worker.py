@@ -10,6 +10,7 @@ Driven by JSON lines on stdin, answers with JSON lines on stdout (one answer a c
     {"cmd": "open", …}     new loader, first batch        -> {"first_s", "order"}
     {"cmd": "check", …}    are the rows of the next batches rows of the memory map?   -> {"rows"}
     {"cmd": "run", …}      the timed span                 -> {"steps", "samples", "total_s", "compute_s", …}
+    {"cmd": "state"}       Athanor's                      -> its state
     {"cmd": "memory"}      of this process and its workers, bytes           -> {"anonymous", "file", "shmem"}
     {"cmd": "close"}       ends the loader                -> {}
     end of input           leaves
@@ -91,6 +92,8 @@ class Rank:
         start = time.perf_counter()
         if c["contender"] == "athanor":
             self.loader = contenders.open_athanor(c)
+            if "resume" in c:
+                self.loader.load_state_dict(c["resume"])
             self.batches = self.loader.repeat()
         else:
             make = contenders.PLAIN.get(c["contender"]) or PEERS[c["contender"]]
@@ -107,6 +110,9 @@ class Rank:
             raise RuntimeError("check before open")
         # Megatron's format holds no mask.
         return {"rows": check_rows(self.batches, c["memmap"], self.config["contender"] != "megatron")}
+
+    def state(self, c: dict[str, Any]) -> dict[str, Any]:
+        return dict(self.loader.state_dict())
 
     def run(self, c: dict[str, Any]) -> dict[str, Any]:
         if self.batches is None:
@@ -225,7 +231,7 @@ def fork(c: dict[str, Any]) -> int:
 def serve(commands: TextIO, answers: TextIO) -> None:
     rank = Rank()
     known: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-        name: getattr(rank, name) for name in ("hello", "join", "cache", "open", "check", "run", "memory")
+        name: getattr(rank, name) for name in ("hello", "join", "cache", "open", "check", "run", "state", "memory")
     }
     known["close"] = lambda c: rank.close()
     for line in commands:
