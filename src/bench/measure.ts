@@ -24,8 +24,11 @@ export interface Setting {
   periodMs?: number;
   /** Batches are taken for so long before the span begins. */
   settleSeconds?: number;
-  /** Athanor is opened once only: what a second opening finds was read by the first. */
-  once?: boolean;
+  /**
+   * The span is counted from the opening, with what was read by then. Athanor is opened once only: what a second opening
+   * finds was read by the first.
+   */
+  fromOpening?: boolean;
 }
 
 export interface PassResult {
@@ -56,6 +59,7 @@ export interface PassResult {
 
 interface Opened {
   first_s: number | null;
+  disk_bytes: number;
   order: { shuffle: string; window: number; lanes: number } | null;
 }
 
@@ -86,7 +90,7 @@ export async function measure(crew: Crew, what: Measurement): Promise<PassResult
     let running: Opened[] | undefined;
     let agent: number | undefined;
     if (contender.loader === "athanor") {
-      if (setting.once !== true) {
+      if (setting.fromOpening !== true) {
         await crew.all(() => ({ cmd: "close" }), CLOSE_MS);
         running = await open();
       }
@@ -117,20 +121,28 @@ export async function measure(crew: Crew, what: Measurement): Promise<PassResult
     }
 
     const samples = sum(runs, "samples");
-    const total = Math.max(...runs.map((each) => each.total_s));
     const perM = (seconds: number) => (seconds / samples) * 1e6;
     const agentCpu = (after?.cpuSeconds ?? 0) - (before?.cpuSeconds ?? 0);
     const agentRead = (after?.readBytes ?? 0) - (before?.readBytes ?? 0);
-    const agentDisk = (after?.diskBytes ?? 0) - (before?.diskBytes ?? 0);
     const mapped = contender.loader.startsWith("memmap") ? samples * what.width * MAP_BYTES : 0;
+    // The first batch, and what was read for it, too.
+    const whole = setting.fromOpening === true;
+    const spans = runs.map(({ samples: count, total_s }, rank) =>
+      whole
+        ? { samples: count + setting.batch, total_s: total_s + (opened[rank]!.first_s ?? 0) }
+        : { samples: count, total_s },
+    );
+    const total = Math.max(...spans.map(({ total_s }) => total_s));
+    const early = whole ? opened.reduce((bytes, each) => bytes + each.disk_bytes, 0) : 0;
+    const agentDisk = (after?.diskBytes ?? 0) - (whole ? 0 : (before?.diskBytes ?? 0));
     const au = utilisation(runs);
     const order = (running ?? opened)[0]?.order ?? undefined;
     return {
       pass,
-      samplesPerSecond: samplesPerSecond(runs),
+      samplesPerSecond: samplesPerSecond(spans),
       ...(au === undefined ? {} : { au }),
       readMBps: (sum(runs, "read_bytes") + agentRead + mapped) / total / 1e6,
-      diskMBps: (sum(runs, "disk_bytes") + agentDisk) / total / 1e6,
+      diskMBps: (sum(runs, "disk_bytes") + early + agentDisk) / total / 1e6,
       firstSeconds: Math.max(...opened.map((each, rank) => each.first_s ?? runs[rank]?.first_s ?? Number.NaN)),
       ...(running === undefined
         ? {}

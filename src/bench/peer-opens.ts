@@ -26,6 +26,8 @@ export interface Calls {
   stats: number;
 }
 
+/** MosaicML's lock is held by the run itself; see loaders.py. */
+const LOCKED = "ATHANOR_BENCH_LOCKED=1";
 const OPEN = ["open", "openat"];
 const STAT = ["stat", "fstat", "lstat", "newfstatat", "statx", "access", "faccessat", "faccessat2"];
 
@@ -35,7 +37,21 @@ export async function strace(contender: PeerContender, runs: PeerRuns, batch: nu
   const job = `bench-${process.pid}-opens`;
   // --seccomp-bpf: only these calls stop a process. -y: the path behind a file descriptor.
   const calls = `trace=${[...OPEN, ...STAT].join(",")}`;
-  const wrapper = ["strace", "-f", "--seccomp-bpf", "-qq", "-y", "-e", calls, "-e", "signal=none", "-o", trace];
+  const wrapper = [
+    "strace",
+    "-f",
+    "--seccomp-bpf",
+    "-qq",
+    "-y",
+    "-e",
+    calls,
+    "-e",
+    "signal=none",
+    "-E",
+    LOCKED,
+    "-o",
+    trace,
+  ];
   const data = runs.options.folderOf(contender.data);
   const crew = await Crew.start(contender.name, 1, runs.python(contender), "torch", folder, {
     wrapper,

@@ -60,6 +60,8 @@ export interface Left {
   why: string;
 }
 
+/** A contender that takes longer for one measurement is not asked again in that section, or a run would take hours. */
+const SLOW_MS = 20_000;
 /** Samples of a contender under strace, behind its first batch. */
 const TRACED = 2000;
 
@@ -68,6 +70,7 @@ export interface Context {
   present: readonly PeerContender[];
   runs: PeerRuns;
   left: Left[];
+  notes: string[];
   watch: Watch;
 }
 
@@ -87,7 +90,7 @@ export async function warm(context: Context, ranks: number, passes: number, firs
   return sections;
 }
 
-/** One epoch at most, from a cache without the files; Athanor also with them, for the bar. */
+/** From the opening to nine tenths of an epoch, with none of the files cached; Athanor also with them, for the bar. */
 export async function cold(context: Context, set: BenchSet): Promise<Section> {
   const { options, present, runs } = context;
   const batch = options.batches.at(-1)!;
@@ -95,7 +98,7 @@ export async function cold(context: Context, set: BenchSet): Promise<Section> {
   const list = present.filter((each) => each.workers === 0);
   // The span ends before the epoch does: behind it the files are warm.
   const samples = Math.max(batch, Math.floor((set.samples * 0.9) / batch) * batch);
-  const setting = { batch, stepMs: 0, seconds: options.seconds, samples, once: true };
+  const setting = { batch, stepMs: 0, seconds: options.seconds * 2, samples, fromOpening: true };
   for (let pass = 0; pass < options.otherPasses; pass++) {
     await turn(context, section, list, pass, (each) => runs.one(each, 1, setting, pass, "drop"));
     for (const each of list.filter(({ loader }) => loader === "athanor")) {
@@ -171,16 +174,22 @@ async function turn(
   pass: number,
   one: (each: PeerContender) => Promise<PeerPass>,
 ): Promise<void> {
-  const { present, left, watch, runs } = context;
+  const { present, left, notes, watch, runs } = context;
   const { part, ranks, batch, passes } = section;
   const where = `${part}, ${ranks} rank${ranks === 1 ? "" : "s"}, batch ${batch}`;
   await runs.empty(ranks, batch, pass);
   const gone = new Set(left.filter((entry) => entry.where === where).map(({ name }) => name));
+  const slow = (name: string) => notes.some((note) => note.startsWith(`${name} (${where}) `));
   for (const each of pass % 2 === 0 ? list : list.toReversed()) {
-    if (gone.has(each.name) || !present.includes(each)) continue;
+    if (gone.has(each.name) || !present.includes(each) || slow(each.name)) continue;
     watch.say(`${where}, pass ${pass + 1} of ${passes}: ${each.name}`);
     try {
+      const start = performance.now();
       add(section, each.name, await one(each));
+      const took = performance.now() - start;
+      if (took > SLOW_MS && passes > 1) {
+        notes.push(`${each.name} (${where}) took ${Math.round(took / 1000)} s for a measurement: no more passes of it`);
+      }
     } catch (error) {
       leave(left, each, where, error);
     }
@@ -196,10 +205,9 @@ function add(section: Section, name: string, result: PeerPass): void {
 /** A peer may fail; what all are compared with may not. */
 export function leave(left: Left[], each: PeerContender, where: string, error: unknown): void {
   if (["athanor", "memmap_batch", "null"].includes(each.loader)) throw error;
-  const cause = error instanceof Error && error.cause instanceof Error ? `: ${lastLine(error.cause.message)}` : "";
-  left.push({ name: each.name, where, why: `${messageOf(error)}${cause}` });
-}
-
-function lastLine(text: string): string {
-  return text.trimEnd().split("\n").at(-1) ?? "";
+  const text = messageOf(error);
+  // What a process wrote last tells why it ended; one that answered has said so itself.
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : "";
+  const last = /it ended|it closed/.test(text) ? `: ${cause.trimEnd().split("\n").at(-1) ?? ""}` : "";
+  left.push({ name: each.name, where, why: `${text}${last}` });
 }

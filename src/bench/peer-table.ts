@@ -143,7 +143,8 @@ function coldPart(section: Section, report: PeersReport): Part {
       ]),
     ],
     foot:
-      "From the first batch on, within the first epoch; the files' pages were dropped before (mincore says how much stayed)." +
+      "From the loader's making (Athanor: the agent's start) to nine tenths of an epoch or the end of the span; the files' pages " +
+      "were dropped before (mincore says how much stayed)." +
       (reading === undefined ? "" : ` Reading the TFRecord files cold and in sequence: ${figure(reading)} samples/s.`),
   };
 }

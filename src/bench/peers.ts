@@ -91,7 +91,14 @@ export async function benchPeers(options: PeersOptions, watch: Watch): Promise<P
     }
     const machine = { ...machineFacts(runs.hello(NOTHING)), loadBefore };
     const sections: Section[] = [];
-    const context: Context = { options, present, runs, left, watch };
+    const notes: string[] = [];
+    if (window.lowered) {
+      const bytes = formatSize(window.bytes);
+      notes.push(
+        `athanor window: the view would fit in the shuffle memory and be held whole; lowered to ${bytes}, a quarter`,
+      );
+    }
+    const context: Context = { options, present, runs, left, notes, watch };
     if (options.parts.includes("warm")) {
       for (const [i, ranks] of options.ranks.entries()) {
         sections.push(...(await warm(context, ranks, i === 0 ? options.passes : options.otherPasses, i === 0)));
@@ -120,11 +127,7 @@ export async function benchPeers(options: PeersOptions, watch: Watch): Promise<P
         bytes: runs.bytes(each),
       })),
       left,
-      notes: window.lowered
-        ? [
-            `athanor window: the view fits in the shuffle memory and would be held whole; lowered to ${formatSize(window.bytes)}, a quarter of it`,
-          ]
-        : [],
+      notes,
       sections,
       start,
       opens,

@@ -7,7 +7,7 @@ Driven by JSON lines on stdin, answers with JSON lines on stdout (one answer a c
     {"cmd": "fork", …}     a rank with these imports, which serves a socket -> {"pid"}
     {"cmd": "join"}        the process group of all ranks (gloo)            -> {}
     {"cmd": "cache", …}    reads files once (warm), or asks the kernel to drop their pages (cold)  -> {"bytes"}
-    {"cmd": "open", …}     new loader, first batch        -> {"first_s", "order"}
+    {"cmd": "open", …}     new loader, first batch        -> {"first_s", "order", "disk_bytes"}
     {"cmd": "check", …}    are the rows of the next batches rows of the memory map?   -> {"rows"}
     {"cmd": "run", …}      the timed span                 -> {"steps", "samples", "total_s", "compute_s", …}
     {"cmd": "state"}       Athanor's                      -> its state
@@ -89,6 +89,7 @@ class Rank:
 
     def open(self, c: dict[str, Any]) -> dict[str, Any]:
         self.config = c
+        disk = _io()["read_bytes"]
         start = time.perf_counter()
         if c["contender"] == "athanor":
             self.loader = contenders.open_athanor(c)
@@ -99,11 +100,15 @@ class Rank:
             make = contenders.PLAIN.get(c["contender"]) or PEERS[c["contender"]]
             self.batches = make({**c, "batch": self._batch()})
         if c["contender"] == "naive":
-            return {"first_s": None, "order": None}  # a batch takes seconds: the run itself is its first batch
+            return {
+                "first_s": None,
+                "order": None,
+                "disk_bytes": 0,
+            }  # a batch takes seconds: the run itself is its first batch
         batch = next(self.batches)
         first = time.perf_counter() - start
         self._check(batch)
-        return {"first_s": first, "order": self._order()}
+        return {"first_s": first, "order": self._order(), "disk_bytes": _io()["read_bytes"] - disk}
 
     def check(self, c: dict[str, Any]) -> dict[str, Any]:
         if self.batches is None:
