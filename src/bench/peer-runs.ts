@@ -42,6 +42,8 @@ export class PeerRuns {
   private readonly zygotes = new Map<string, { zygote: Zygote; python: Python }>();
   /** Bytes of a contender's files, by name. */
   private readonly sizes = new Map<string, number>();
+  /** Athanor's, near the start of its first epoch. */
+  private state: Record<string, unknown> | undefined;
   private readonly base = new Map<string, { bytes: number; mapped: number }>();
 
   constructor(options: RunsOptions) {
@@ -124,19 +126,10 @@ export class PeerRuns {
   async resumed(contender: PeerContender, batch: number, at: number, pass: number): Promise<PassResult> {
     const { set } = this.options;
     return this.with(contender, 1, async (crew) => {
-      const job = `bench-${process.pid}-state-${pass}`;
-      let state: Record<string, unknown>;
-      try {
-        await crew.all(() => this.open(contender, batch, 0, 1, job), OPEN_MS);
-        state = (await crew.all<Record<string, unknown>>(() => ({ cmd: "state" }), OPEN_MS))[0]!;
-        await crew.all(() => ({ cmd: "close" }), OPEN_MS);
-      } finally {
-        await endAgent(job);
-      }
-      const position = Math.floor((set.samples * at) / batch) * batch;
-      const resume = { ...state, position: String(position) };
+      this.state ??= await this.stateOf(crew, contender, batch);
+      const resume = { ...this.state, position: String(Math.floor((set.samples * at) / batch) * batch) };
       const setting = { batch, stepMs: 0, seconds: 0.1 };
-      const open = (rank: number, name: string) => ({ ...this.open(contender, batch, rank, 1, name), resume });
+      const open = (rank: number, job: string) => ({ ...this.open(contender, batch, rank, 1, job), resume });
       return measure(crew, { contender, setting, pass, width: set.width, open });
     });
   }
@@ -176,6 +169,18 @@ export class PeerRuns {
   async stop(): Promise<void> {
     await Promise.all([...this.zygotes.values()].map(({ zygote }) => zygote.stop()));
     this.zygotes.clear();
+  }
+
+  private async stateOf(crew: Crew, contender: PeerContender, batch: number): Promise<Record<string, unknown>> {
+    const job = `bench-${process.pid}-state`;
+    try {
+      await crew.all(() => this.open(contender, batch, 0, 1, job), OPEN_MS);
+      const states = await crew.all<Record<string, unknown>>(() => ({ cmd: "state" }), OPEN_MS);
+      await crew.all(() => ({ cmd: "close" }), OPEN_MS);
+      return states[0]!;
+    } finally {
+      await endAgent(job);
+    }
   }
 
   private async check(crew: Crew, contender: PeerContender): Promise<void> {

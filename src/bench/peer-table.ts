@@ -161,7 +161,7 @@ function startPart({ indexPerCpu, indexPerSecond, resume }: StartUp): Part {
       ]),
     ],
     foot:
-      `A fresh index of the files in the page cache, CRCs and fingerprint included: ${range(indexPerCpu)} GB a second of CPU, ` +
+      `A fresh index of eight hard links of each file, in the page cache, CRCs and fingerprint included: ${range(indexPerCpu)} GB a second of CPU, ` +
       `${range(indexPerSecond)} GB a second.`,
   };
 }

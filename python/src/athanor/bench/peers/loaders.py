@@ -218,7 +218,7 @@ def hf_stream(c: dict[str, Any]) -> Batches:
 
 def _setup_mosaic() -> None:
     """Holds the lock of `bench:exactness` for the life of this process: two of them sweep each other's files from
-    /dev/shm. What a killed run left there is swept once. ATHANOR_BENCH_LOCKED: whoever started this process holds it."""
+    /dev/shm. What a killed run left there is swept once. ATHANOR_BENCH_LOCKED: held by whoever started this."""
     if "ATHANOR_BENCH_LOCKED" in os.environ:
         importlib.import_module("streaming")
         return
