@@ -34,8 +34,7 @@ const KEPT_BLOCKS = 1 << 16;
 /** What the data's format has, the default first. */
 export function sampleRules(index: DatasetIndex): readonly SampleRule[] {
   const format = formatOf(index.format);
-  if (format.kind === "rows") return ["record"];
-  return format.tokens?.rules ?? ["record", "split", "pack"];
+  return (format.kind === "columns" ? format.tokens?.rules : undefined) ?? ["record", "split", "pack"];
 }
 
 /** The rule makes rows of pieces of records (`piece-index.ts`), not samples by arithmetic alone. */

@@ -45,7 +45,8 @@ export async function openOrder(
       const { view, index } = set;
       const resolved = resolvedEntry(plan, number, view, options);
       const table = await extents(index, resolved.extentBlocks);
-      const source = new Source(index, table, name, storage, clocks, features, layout.text !== undefined);
+      const asColumns = layout.text !== undefined || layout.tokens !== undefined;
+      const source = new Source(index, table, name, storage, clocks, features, asColumns);
       // A block of tokens ends with its last sample: where it is not known, that one is taken to be as long as samples may be.
       const beyond = index.cut?.recordAt === undefined ? 0 : longestSample(layout);
       const largestBlockBytes = (await largestBlockOf(index, resolved.extentBlocks, features)) + beyond;
