@@ -53,11 +53,12 @@ export async function strace(contender: PeerContender, runs: PeerRuns, batch: nu
     trace,
   ];
   const data = runs.options.folderOf(contender.data);
-  const crew = await Crew.start(contender.name, 1, runs.python(contender), "torch", folder, {
-    wrapper,
-    contender: contender.loader,
-  });
+  let crew: Crew | undefined;
   try {
+    crew = await Crew.start(contender.name, 1, runs.python(contender), "torch", folder, {
+      wrapper,
+      contender: contender.loader,
+    });
     const before = countCalls(await readFile(trace, "latin1"), data);
     await crew.all(() => runs.open(contender, batch, 0, 1, job), OPEN_MS);
     const first = countCalls(await readFile(trace, "latin1"), data);
@@ -73,7 +74,7 @@ export async function strace(contender: PeerContender, runs: PeerRuns, batch: nu
     };
   } finally {
     await endAgent(job); // strace lives as long as what it traces
-    await crew.stop();
+    await crew?.stop();
     await rm(folder, { recursive: true, force: true });
   }
 }

@@ -92,7 +92,7 @@ function barCells(held: readonly Bar[]): string[][] {
       bar.what,
       bar.spread === undefined ? figure(bar.value) : range(bar.spread),
       `${bar.kind === "least" ? "≥" : "≤"} ${bar.bar}`,
-      bar.met ? "met" : `missed: ${figure(bar.value / bar.bar)} of it`,
+      bar.met ? "met" : `missed: ${(bar.value / bar.bar).toPrecision(3)} of it`,
       bar.cpuRatio === undefined ? "-" : `x ${figure(bar.cpuRatio)}`,
     ]),
   ];
