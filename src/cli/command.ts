@@ -57,13 +57,13 @@ export async function printLine(line: string): Promise<void> {
   if (!process.stdout.write(`${line}\n`)) await once(process.stdout, "drain");
 }
 
-/** Columns side by side, the first to the left, the others to the right. */
 /** One line of chunks that no file holds. */
 export function missingText({ chunks, path, what }: MissingChunks): string {
   const more = chunks > 1 ? `, and ${formatNumber(chunks - 1, "other chunk")}` : "";
   return `missing, read as fill values: ${path}: ${what}${more}`;
 }
 
+/** Columns side by side, the first to the left, the others to the right. */
 export function tableText(rows: readonly (readonly string[])[], indent = "  "): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   const line = (row: readonly string[]): string =>

@@ -228,7 +228,13 @@ export function decodeHeader(bytes: Uint8Array, kind: number, file: string): Hea
   const magic = Buffer.from(bytes.subarray(0, 8)).toString("latin1");
   if (magic !== MAGIC) throw corrupt(file, MAGIC, JSON.stringify(magic));
   const version = view.getUint32(8, true);
-  if (version !== INDEX_VERSION) throw corrupt(file, `index version ${INDEX_VERSION}`, `${version}`);
+  if (version !== INDEX_VERSION) {
+    throw new IndexCorrupt(
+      `the index is of version ${version}, this Athanor reads version ${INDEX_VERSION}`,
+      { file },
+      "run `athanor index` on the data, which makes it anew",
+    );
+  }
   const headerCrc = crc32c(bytes.subarray(0, 60));
   if (view.getUint32(60, true) !== headerCrc) throw corrupt(file, "a header CRC that fits", "another one");
   if (view.getUint32(12, true) !== kind) throw corrupt(file, `kind ${kind}`, `${view.getUint32(12, true)}`);
