@@ -60,6 +60,21 @@ def test_rows_are_those_of_json_lines(run_dir: Path, data: Path) -> None:
         assert rows(data / "plain", **(options | {"shuffle": "global", "seed": 3})) == expected
 
 
+@pytest.mark.parametrize("rule", ["split", "pack"])
+def test_split_and_packed_rows_are_those_of_json_lines(run_dir: Path, data: Path, rule: str) -> None:
+    options: dict[str, Any] = {"text_column": "text", "sample_rule": rule, "batch_size": 8, "max_length": 40}
+
+    def all_rows(source: Path) -> list[dict[str, Any]]:
+        with Loader(source, tokenizer=FOLDER, last="pad", shuffle="none", **options) as loader:
+            return [{name: getattr(v, "tolist", lambda v=v: v)() for name, v in batch.items()} for batch in loader]
+
+    expected = all_rows(data / "jsonl")
+    tokens = sum(sum(map(sum, batch["attention_mask"])) for batch in expected)
+    assert tokens > 1500 and ("cu_seqlens" in expected[0]) == (rule == "pack")
+    assert all_rows(data / "plain") == expected
+    assert all_rows(data / "gzip") == expected
+
+
 def test_damaged_records(run_dir: Path, data: Path) -> None:
     options: dict[str, Any] = {"columns": ["input_ids", "id"], "text_column": "text"}
     whole = rows(data / "plain", **options)
