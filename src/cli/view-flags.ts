@@ -4,7 +4,7 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import { Tokenizers } from "../agent/tokenizers.ts";
 import { Usage } from "../base/usage.ts";
-import type { ViewRequest } from "../feed/columns.ts";
+import type { ViewRequest } from "../feed/delivered.ts";
 import type { Storage } from "../storage/types.ts";
 import type { Around } from "../tokenizer/types.ts";
 import { whole } from "./order-flags.ts";

@@ -1,45 +1,17 @@
 /**
  * Columns: from a schema and a view to what a batch holds, how a stored row lies in memory, and how a slot
- * lies in the segment file. The narrowest exact storage is chosen from what the index saw: token ids that fit
- * 32 bits are stored as i32, a mask of ones and then zeros as its length; the decoder checks that it holds.
+ * lies in the segment file.
  */
 import type { PieceRule } from "../dataset/pack.ts";
-import type { Field, Schema, StorageKind, StoredColumn } from "../formats/types.ts";
+import type { Field, Schema, StoredColumn } from "../formats/types.ts";
 import { ROW_HEADER_BYTES } from "../formats/types.ts";
-import { textColumn } from "../dataset/text-column.ts";
 import { ColumnUnknown } from "./errors.ts";
 import { align } from "./memory.ts";
 import { pieceColumns, tokensField } from "./piece-columns.ts";
-import { ChatTemplate, TokenizerUnsupported } from "../tokenizer/errors.ts";
-import { LOSS_MASK, type ChatRequest } from "./chat-view.ts";
-import type { TextRequest, TextView } from "./text.ts";
-
-/** What a user asks for; part of the view fingerprint. */
-export interface ViewRequest {
-  columns: readonly string[] | undefined;
-  maxLength: number;
-  padId: number;
-  strict: boolean;
-  /** Most bad records that may be missing in rows made of pieces. @default 0 */
-  mostBad?: number;
-  /** How records become samples. @default the format's own */
-  sampleRule?: string | undefined;
-  /** Makes `input_ids` and `attention_mask` of a text column. */
-  text?: TextRequest | undefined;
-}
-
-export interface DeliveredColumn {
-  name: string;
-  feature: string;
-  storage: StorageKind;
-  /** Values a row in the batch. */
-  width: number;
-  /** Every record holds exactly one value: delivered as [rows] instead of [rows, 1]. */
-  scalar: boolean;
-  dtype: "int64" | "float32";
-  /** Bytes a row in the slot. */
-  bytes: number;
-}
+import { LOSS_MASK } from "./chat-view.ts";
+import { deliver, IDS, MASK, type DeliveredColumn, type ViewRequest } from "./delivered.ts";
+import { namesOfText, textView, tokenized } from "./text-view.ts";
+import type { TextView } from "./text.ts";
 
 export interface ViewLayout {
   columns: DeliveredColumn[];
@@ -53,13 +25,8 @@ export interface ViewLayout {
   tokens?: string;
 }
 
-/** Derived from the length of `input_ids` where the data has none. */
-export const MASK = "attention_mask";
-export const IDS = "input_ids";
 /** What one decoding plan holds. */
 const MAX_COLUMNS = 64;
-export const VALUE_BYTES = { i32: 4, i64: 8, f32: 4, prefix: 4, length: 4 } as const;
-
 /** `pieces`: the rule of a view whose rows are made of pieces of records. */
 export function viewLayout(schema: Schema, view: ViewRequest, file: string, pieces?: PieceRule): ViewLayout {
   const numeric = schema.fields.filter((field) => field.kind !== "bytes");
@@ -114,111 +81,10 @@ function layoutOf(columns: DeliveredColumn[], padId: number): ViewLayout {
   };
 }
 
-function namesOfText({ chat }: TextView): string[] {
-  return chat === undefined ? [IDS, MASK] : [IDS, MASK, LOSS_MASK];
-}
-
 /** The layout with one more column, which is not asked for and counts for nothing in the order. */
 export function withColumn(layout: ViewLayout, column: DeliveredColumn, padId: number): ViewLayout {
   const { nominalBytes } = layout;
   return { ...layout, ...layoutOf([...layout.columns, column], padId), nominalBytes };
-}
-
-/** The column that the tokenizer is for; refuses rows without room between the tokens that stand around a text. */
-function textView(schema: Schema, view: ViewRequest, request: TextRequest, file: string, whole: boolean): TextView {
-  const { column, chat: askedChat, ...text } = request;
-  const conversations = column === undefined ? messagesField(schema, askedChat, file) : undefined;
-  const wanted = column ?? textColumn(schema)?.name;
-  const fields = schema.fields.filter(({ kind, json }) => kind === "bytes" && json !== true);
-  const field = conversations ?? fields.find(({ name }) => name === wanted);
-  if (field === undefined) {
-    const found = fields.map(({ name }) => name).join(", ") || "none";
-    throw new ColumnUnknown(
-      column === undefined ? "there is no one text column to tokenize" : `text column ${column} is not in the data`,
-      { file },
-      `name it with text_column=; columns of text: ${found}; conversations are named with messages_column=: ${namesOf(schema)}`,
-    );
-  }
-  const own = conversations === undefined ? [IDS, MASK] : [IDS, MASK, LOSS_MASK];
-  const clash = schema.fields.find(({ name }) => own.includes(name));
-  if (clash !== undefined) {
-    throw new ColumnUnknown(
-      `the data has a column ${clash.name} of its own beside the text`,
-      { file },
-      "leave tokenizer out to train on the stored ids",
-    );
-  }
-  if (conversations !== undefined) return chatView(schema, view, request, conversations.name, file);
-  const ends = text.tokenizer.around[text.around];
-  if (ends === undefined) {
-    throw new TokenizerUnsupported(
-      `the tokenizer does not name the tokens that add_special_tokens=${JSON.stringify(text.around)} asks for`,
-      { file: text.tokenizer.file },
-      "put tokenizer_config.json with bos_token and eos_token beside tokenizer.json, or set add_special_tokens=False",
-    );
-  }
-  if (!whole && ends.before.length + ends.behind.length >= view.maxLength) {
-    throw new ColumnUnknown(
-      `max_length ${view.maxLength} leaves no room between the special tokens around a text`,
-      { file },
-      "raise max_length",
-    );
-  }
-  return { ...text, feature: field.name, maxLength: view.maxLength };
-}
-
-/** The column of conversations: the named one, or `messages` of data that has no `text`. */
-function messagesField(schema: Schema, { column }: ChatRequest, file: string): Field | undefined {
-  const found = textColumn(schema);
-  const wanted = column ?? (found?.holds === "conversations" ? found.name : undefined);
-  const field = schema.fields.find(({ kind, name }) => kind === "bytes" && name === wanted);
-  if (column === undefined || field !== undefined) return field;
-  const why = schema.notColumns?.[column];
-  throw new ColumnUnknown(
-    why === undefined ? `messages column ${column} is not in the data` : `messages column ${column} ${why}`,
-    { file },
-    `columns of lists, objects or text: ${namesOf(schema)}`,
-  );
-}
-
-function namesOf({ fields }: Schema): string {
-  const names = fields.filter(({ kind }) => kind === "bytes").map(({ name }) => name);
-  return names.join(", ") || "none";
-}
-
-function chatView(schema: Schema, view: ViewRequest, request: TextRequest, feature: string, file: string): TextView {
-  const { column: _, chat, ...text } = request;
-  const { spec, missing } = chat;
-  if (text.around !== "template" && text.around !== "none") {
-    throw new TokenizerUnsupported(
-      `add_special_tokens=${JSON.stringify(text.around)} goes with text: a chat template has its own special tokens`,
-      { file: text.tokenizer.file },
-      "leave add_special_tokens out",
-    );
-  }
-  if (spec === undefined) {
-    throw new ChatTemplate(
-      `column ${feature} holds conversations, and ${missing}`,
-      { file: text.tokenizer.file },
-      "give the path of a template with chat_template=, or name a column of text with text_column=",
-    );
-  }
-  const tools = schema.fields.find(({ name, kind }) => kind === "bytes" && name === (chat.tools ?? "tools"));
-  if (tools === undefined && chat.tools !== undefined) {
-    throw new ColumnUnknown(
-      `tools column ${chat.tools} is not in the data`,
-      { file },
-      `columns of lists, objects or text: ${namesOf(schema)}`,
-    );
-  }
-  return { ...text, feature, maxLength: view.maxLength, chat: { spec, tools: tools?.name } };
-}
-
-function tokenized(name: string, { feature, maxLength }: TextView): DeliveredColumn {
-  const column = { name, feature, width: maxLength, scalar: false, dtype: "int64" as const };
-  if (name === MASK) return { ...column, storage: "length", bytes: VALUE_BYTES.length };
-  const bytes = maxLength * VALUE_BYTES.i32;
-  return { ...column, feature: name === LOSS_MASK ? LOSS_MASK : feature, storage: "i32", bytes };
 }
 
 function defaultColumns(numeric: Field[], schema: Schema, file: string): string[] {
@@ -236,60 +102,6 @@ function defaultColumns(numeric: Field[], schema: Schema, file: string): string[
   }
   const names = numeric.map((field) => field.name);
   return names.includes("input_ids") && !names.includes(MASK) ? [...names, MASK] : names;
-}
-
-export function deliver(
-  name: string,
-  schema: Schema,
-  numeric: Field[],
-  view: ViewRequest,
-  file: string,
-): DeliveredColumn {
-  const field = schema.fields.find((candidate) => candidate.name === name);
-  if (field === undefined) {
-    const ids = numeric.find((candidate) => candidate.name === "input_ids") ?? numeric[0];
-    if (name === MASK && ids !== undefined) {
-      return {
-        name,
-        feature: ids.name,
-        storage: "length",
-        width: view.maxLength,
-        scalar: false,
-        dtype: "int64",
-        bytes: 4,
-      };
-    }
-    const why = Object.entries(schema.notColumns ?? {}).find(([other]) => other === name)?.[1];
-    if (why !== undefined) {
-      throw new ColumnUnknown(
-        `field ${name} is no column: it ${why}`,
-        { file },
-        "a column holds numbers, or text, of one kind in all records: leave it out of columns, or write it so",
-      );
-    }
-    const found = schema.fields.map((candidate) => candidate.name).join(", ");
-    throw new ColumnUnknown(`column ${name} is not in the data: found ${found}`, { file }, "see `athanor inspect`");
-  }
-  if (field.kind === "bytes") {
-    throw new ColumnUnknown(
-      `column ${name} holds text or bytes, which cannot be delivered as numbers`,
-      { file },
-      'leave it out of columns; text is delivered as ids with Loader(…, tokenizer="/path/of/tokenizer.json")',
-    );
-  }
-  const scalar = field.minLength === 1 && field.maxLength === 1;
-  const width = scalar ? 1 : view.maxLength;
-  const storage = storageOf(field, scalar);
-  const bytes = storage === "prefix" ? 4 : width * VALUE_BYTES[storage];
-  return { name, feature: name, storage, width, scalar, dtype: field.kind === "float" ? "float32" : "int64", bytes };
-}
-
-export function storageOf(field: Field, scalar: boolean): StorageKind {
-  if (field.kind === "float") return "f32";
-  if (field.prefixMask === true && !scalar) return "prefix";
-  const min = BigInt(field.min ?? "0");
-  const max = BigInt(field.max ?? "0");
-  return min >= -(2n ** 31n) && max < 2n ** 31n ? "i32" : "i64";
 }
 
 export interface SlotLayout {

@@ -7,7 +7,7 @@
  */
 import type { PieceRule } from "../dataset/pack.ts";
 import type { Field, Schema } from "../formats/types.ts";
-import { deliver, IDS, MASK, storageOf, VALUE_BYTES, type DeliveredColumn, type ViewRequest } from "./columns.ts";
+import { deliver, IDS, MASK, storageOf, VALUE_BYTES, type DeliveredColumn, type ViewRequest } from "./delivered.ts";
 import { ColumnUnknown } from "./errors.ts";
 
 /** Tokens of each document of a packed row; the client makes positions and borders of it. */
