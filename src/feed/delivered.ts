@@ -71,10 +71,11 @@ export function deliver(
     throw new ColumnUnknown(`column ${name} is not in the data: found ${found}`, { file }, "see `athanor inspect`");
   }
   if (field.kind === "bytes") {
+    const what = field.json === true ? "objects or lists of them" : "text or bytes";
     throw new ColumnUnknown(
-      `column ${name} holds text or bytes, which cannot be delivered as numbers`,
+      `column ${name} holds ${what}, which cannot be delivered as numbers`,
       { file },
-      'leave it out of columns; text is delivered as ids with Loader(…, tokenizer="/path/of/tokenizer.json")',
+      'leave it out of columns; text and conversations are delivered as ids with Loader(…, tokenizer="/path/of/tokenizer.json")',
     );
   }
   const scalar = field.minLength === 1 && field.maxLength === 1;

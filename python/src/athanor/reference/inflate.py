@@ -13,6 +13,7 @@ from .files import DataFile
 
 # zlib names no place of a fault: it lies in the piece in work.
 _PIECE = 64 * 1024
+_TRAILER = 8
 _REMEDY = "the file is damaged or was not copied to its end: copy it again"
 _WINDOW_BITS = {"gzip": 31, "zlib": 15}
 
@@ -76,9 +77,12 @@ class StreamBytes:
             try:
                 data = self._zlib.decompress(self._input, length)
             except zlib.error as error:
-                at = max(0, self._at - len(self._input)) // _PIECE * _PIECE
+                begin = max(0, self._at - len(self._input))
+                trailer = self.file.size - _TRAILER
+                # The trailer is a piece of its own.
+                at, piece = (trailer, _TRAILER) if 0 <= trailer <= begin else (begin // _PIECE * _PIECE, _PIECE)
                 raise self._corrupt(
-                    f"the {self._encoding} stream is damaged within the {_PIECE} bytes from compressed byte {at}: "
+                    f"the {self._encoding} stream is damaged within the {piece} bytes from compressed byte {at}: "
                     f"{error}",
                     at,
                 ) from error
@@ -130,6 +134,7 @@ def compression(head: bytes) -> str | None:
 def inflate_head(head: bytes, encoding: str) -> tuple[bytes, bool] | None:
     """(what the first bytes of a stream inflate to, whether the stream ends there); None: it cannot be inflated."""
     out = b""
+    first = head
     try:
         while True:
             member = zlib.decompressobj(_WINDOW_BITS[encoding])
@@ -138,4 +143,25 @@ def inflate_head(head: bytes, encoding: str) -> tuple[bytes, bool] | None:
             if not member.eof or encoding != "gzip" or not head or head[0] == 0:
                 return out, member.eof
     except zlib.error:
+        return _first_member(first, encoding)
+
+
+def _first_member(head: bytes, encoding: str) -> tuple[bytes, bool] | None:
+    """What stands behind the first stream, or in its checksum, may be wrong: its content is there all the same."""
+    try:
+        content = zlib.decompressobj(-15).decompress(head[_gzip_header(head) if encoding == "gzip" else 2 :], 1 << 26)
+    except zlib.error:
         return None
+    return (content, False) if content else None
+
+
+def _gzip_header(head: bytes) -> int:
+    """Bytes of a gzip header (RFC 1952 §2.3)."""
+    flags = head[3] if len(head) > 3 else 0
+    at = 10
+    if flags & 4:
+        at += 2 + int.from_bytes(head[at : at + 2], "little")
+    for text in (8, 16):
+        if flags & text:
+            at = head.find(b"\0", at) + 1 or len(head)
+    return at + 2 if flags & 2 else at
