@@ -117,6 +117,44 @@ def test_ids_and_mask_are_those_of_transformers(folder: Path, path: Path) -> Non
     assert compared > 0
 
 
+def compare(folder: Path, template: str, chats: list[Messages]) -> list[str | None]:
+    """What transformers makes of each chat, and ours alike; None where both refuse."""
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    made: list[str | None] = []
+    for chat, found in zip(chats, ours(folder, template, [(chat, None) for chat in chats])):
+        try:
+            text = tokenizer.apply_chat_template(chat, chat_template=template, tokenize=False)
+        except Exception:
+            assert "ATH_CHAT_TEMPLATE" in found.get("error", ""), (template, found)
+            made.append(None)
+            continue
+        assert found.get("ids") == tokenizer.encode(text, add_special_tokens=False), (template, text, found)
+        made.append(text)
+    return made
+
+
+HI = [turn("user", "hi")]
+
+
+def test_what_is_not_there_is_an_error_not_nothing(folder: Path) -> None:
+    for template in ["{{ nosuch.x }}", "{{ messages[0].reasoning.text }}", "{{ messages[99].content }}"]:
+        assert compare(folder, "x" + template, [HI]) == [None]
+    for template in [
+        "{{ nosuch['x'] }}",
+        "{{ nosuch[0] }}",
+        "{{ nosuch[1:] }}",
+        "{{ nosuch.strip() }}",
+        "{{ nosuch.f() }}",
+    ]:
+        assert compare(folder, "x" + template, [HI]) == [None]
+    inside = "{% for m in messages %}{% if m.x.y is defined %}{% endif %}{% endfor %}x"
+    assert compare(folder, inside, [HI]) == [None]
+    for template in ["{{ nosuch }}", "{{ messages[99] }}", "{{ messages[0].x }}", "{{ none.x }}", "{{ 'a'.b }}"]:
+        assert compare(folder, "x" + template, [HI]) == ["x"]
+    kept = "{% set n = namespace(a=1) %}{% set n.a = messages[0].content %}{{ n.a ~ messages[-1]['role'][1:] }}"
+    assert compare(folder, kept, [HI]) == ["hiser"]
+
+
 def words(folder: Path, found: dict[str, Any], value: int = 1) -> str:
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
     kept = [token for token, marked in zip(found["ids"], found["marked"]) if marked == value]

@@ -5,6 +5,7 @@
  * @example
  * usePython(tree); // message.content.strip("\n") → athanor_strip(message.content, "\n")
  */
+import { there } from "./access.ts";
 import { floatValue, functionValue, integerValue, listValue, textValue, type RuntimeValue } from "./runtime.ts";
 
 /** A node of the library's tree, whatever it is. */
@@ -57,6 +58,7 @@ export function usePython(tree: unknown, seen: (node: Node) => void): void {
   if (typeof node.type === "string") seen(node);
   for (const member of Object.values(node)) usePython(member, seen);
   if (node.type === "CallExpression") method(node);
+  else if (node.type === "MemberExpression") member(node);
   else if (node.type === "FilterExpression") filter(node);
   else if (node.type === "BinaryExpression" && (node["operator"] as Node)["value"] === "~") {
     node["left"] = printed(node["left"] as Node);
@@ -73,9 +75,7 @@ export function usePython(tree: unknown, seen: (node: Node) => void): void {
 /** What a statement prints: `None` and `True`, not nothing and `true`. */
 function printed(node: Node): Node {
   if (SILENT.has(node.type)) return node;
-  const call: Node = { type: "" };
-  become(call, "str", [node]);
-  return call;
+  return called("str", [node]);
 }
 
 function method(node: Node): void {
@@ -88,13 +88,21 @@ function method(node: Node): void {
   node["callee"] = { type: "Identifier", value: PREFIX + name };
 }
 
+/** What has the member must be there. */
+function member(node: Node): void {
+  const property = node["property"] as Node;
+  const name = node["computed"] === true && property.type !== "StringLiteral" ? undefined : property["value"];
+  const args: Node[] = typeof name === "string" ? [{ type: "StringLiteral", value: name }] : [];
+  node["object"] = called("there", [node["object"] as Node, ...args]);
+}
+
 /** A filter is an identifier, or a call of one. */
 function filter(node: Node): void {
-  const called = node["filter"] as Node;
-  const identifier = called.type === "CallExpression" ? (called["callee"] as Node) : called;
+  const use = node["filter"] as Node;
+  const identifier = use.type === "CallExpression" ? (use["callee"] as Node) : use;
   const name = FILTERS[String(identifier["value"])];
   if (identifier.type !== "Identifier" || name === undefined) return;
-  const args = called.type === "CallExpression" ? (called["args"] as Node[]) : [];
+  const args = use.type === "CallExpression" ? (use["args"] as Node[]) : [];
   become(node, name, [node["operand"] as Node, ...args]);
 }
 
@@ -102,6 +110,13 @@ function filter(node: Node): void {
 function become(node: Node, name: string, args: readonly Node[]): void {
   for (const member of Object.keys(node)) delete node[member];
   Object.assign(node, { type: "CallExpression", callee: { type: "Identifier", value: PREFIX + name }, args });
+}
+
+/** A call of our function. */
+function called(name: string, args: readonly Node[]): Node {
+  const node: Node = { type: "" };
+  become(node, name, args);
+  return node;
 }
 
 /** Global names of templates. No clock: what a record's tokens are must not depend on the day. */
@@ -114,6 +129,7 @@ export const GLOBALS: readonly [string, RuntimeValue][] = [
   [`${PREFIX}capitalize`, functionValue(([text]) => capitalize(textOf(text!)))],
   [`${PREFIX}str`, functionValue(([value]) => textValue(textOf(value!)))],
   [`${PREFIX}add`, functionValue(([left, right]) => add(left!, right!))],
+  [`${PREFIX}there`, functionValue(([value, name]) => there(value, name))],
   [`${PREFIX}tojson`, functionValue(tojson)],
 ];
 
