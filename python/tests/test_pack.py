@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 import views
 from athanor import AthanorError
 from athanor.numpy import Loader
+from athanor.reference.crc import crc32c
 from athanor.torch import AthanorDataset
 from athanor.torch import Loader as TorchLoader
 from conftest import ROOT
@@ -54,9 +56,9 @@ def write_jsonl(folder: Path, shards: list[list[list[int]]], ballast: int = 0, p
     return folder
 
 
-def blocks_of(data: Path) -> list[list[int]]:
+def blocks_of(data: Path, index: Path | None = None) -> list[list[int]]:
     """Counts of all blocks of the set, in its order, as they are stored."""
-    (folder,) = (path for path in (data / ".athanor" / "views").iterdir() if path.is_dir())
+    (folder,) = (path for path in ((index or data / ".athanor") / "views").iterdir() if path.is_dir())
     found = sorted((views.counts(file) for file in folder.iterdir()), key=lambda pair: str(pair[0]["path"]))
     return [block for _, blocks in found for block in blocks]
 
@@ -363,6 +365,7 @@ def test_the_command_counts_once_and_says_what_it_found(tmp_path: Path) -> None:
     facts = views.view(index / "views" / f"{first['view']}.bin")
     assert facts["rule"] == "pack"
     assert facts["maxLength"] == MAX
+    assert facts["countsCrc"] == [crc32c(np.array(block, "<u4").tobytes()) for block in blocks_of(data, index)]
     assert sum(facts["rows"]) == first["rows"]
     assert sum(facts["shardTokens"]) == tokens
     assert not (data / ".athanor").exists()
@@ -451,6 +454,37 @@ def test_bad_records_end_the_counting_or_are_in_no_row(tmp_path: Path) -> None:
     ended = athanor("index", data, "--view", "--rebuild", *flags)
     assert ended.returncode == 1
     assert "record 7" in ended.stderr
+
+
+def test_counting_anew_makes_the_rows_of_a_repaired_page_anew(tmp_path: Path) -> None:
+    """The footer of a Parquet file, all that names the data, is the same before and after."""
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    data = tmp_path / "data"
+    data.mkdir()
+    file = data / "a.parquet"
+    ids = [[1000 + i] * 30 for i in range(100)]
+    table = pa.table({"input_ids": pa.array(ids, pa.list_(pa.int32()))})
+    pq.write_table(table, file, row_group_size=50, compression="zstd")
+    flags = ("--view", "--sample-rule", "pack", "--max-length", 60, "--json")
+    whole, stat = file.read_bytes(), file.stat()
+
+    def put(content: bytes) -> None:
+        file.write_bytes(content)
+        os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    assert athanor("index", data).returncode == 0
+    at = pq.ParquetFile(file).metadata.row_group(1).column(0)
+    page = at.dictionary_page_offset or at.data_page_offset
+    put(whole[:page] + bytes(b ^ 0xFF for b in whole[page : page + 40]) + whole[page + 40 :])
+    kept = json.loads(athanor("index", data, *flags, "--on-corrupt", "keep").stdout)
+    assert (kept["rows"], kept["bad"]) == (25, 50)
+    put(whole)
+    again = json.loads(athanor("index", data, *flags, "--rebuild").stdout)
+    assert (again["view"], again["rows"], again["tokens"], again["bad"]) == (kept["view"], 50, 3000, 0)
+    with Loader(str(data), batch_size=1, max_length=60, sample_rule="pack") as loader:
+        found = [int(n) for batch in loader for n in batch["input_ids"].ravel()]
+    assert sorted(found) == sorted(n for row in ids for n in row)
 
 
 def test_what_is_refused_says_what_to_do(tmp_path: Path) -> None:

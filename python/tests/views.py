@@ -64,14 +64,15 @@ def counts(file: Path) -> tuple[dict[str, Any], list[list[int]]]:
 def view(file: Path) -> dict[str, Any]:
     data = file.read_bytes()
     head = header(data)
-    assert head.kind == 4
+    assert (head.kind, head.b) == (4, 1)
     payload = data[64:]
     assert len(payload) == head.payload
     assert crc32c(payload) == head.crc
     facts: dict[str, Any] = json.loads(payload[len(payload) - head.json :])
     tokens = np.frombuffer(payload, "<f8", head.rows).tolist()
     rows = np.frombuffer(payload, "<u4", head.a, head.rows * 8).tolist()
-    return facts | {"shardTokens": tokens, "rows": rows}
+    crcs = np.frombuffer(payload, "<u4", head.a, head.rows * 8 + head.a * 4).tolist()
+    return facts | {"shardTokens": tokens, "rows": rows, "countsCrc": crcs}
 
 
 def pack(lengths: list[int], most: int) -> list[list[Piece]]:

@@ -2,8 +2,8 @@
  * Rows of pieces: the index of a view with the rule `split` or `pack`, in rows where the data's own index counts records.
  * Order and feed see an ordinary index; what the rows of a block hold, its `SampleCut` says.
  *
- * Contract: docs/reference/formats.md. Nothing crosses a block. Memory: 4 bytes a block; the counts of records stay on disk and are
- * read a block at a time.
+ * Contract: docs/reference/formats.md. Nothing crosses a block. Memory: 8 bytes a block; the counts of records stay on disk and are
+ * read a block at a time. Counts that are others than those that the rows were made of are refused.
  *
  * @example
  * const { index, most } = await pieceIndex(data, { fingerprint, tokens, rule: "pack", maxLength: 4096 }, storage);
@@ -20,7 +20,7 @@ import { KeptSamples } from "./kept-samples.ts";
 import { BAD_COUNT, mostPieces, packRecords, type PieceRule } from "./pack.ts";
 import { totalsOf } from "./past.ts";
 import type { DatasetIndex, SampleCut, ShardRow } from "./types.ts";
-import { decodeView, encodeView, VIEW_REMEDY, type ViewRows } from "./view-layout.ts";
+import { countsCrcOf, decodeView, encodeView, VIEW_REMEDY, type ViewRows } from "./view-layout.ts";
 
 /** Counts that are read at a time to make rows of them, in records: 1 MiB. */
 const PIECE = 1 << 18;
@@ -77,6 +77,7 @@ async function storedRows(index: DatasetIndex, fingerprint: string, storage: Sto
     throw error;
   }
   const rows = decodeView(bytes, file);
+  if (rows === undefined) return undefined;
   if (rows.data !== index.fingerprint || rows.rows.length !== index.totals.blocks) {
     const what = `file of a view is damaged: expected data ${index.fingerprint}, found ${rows.data}`;
     throw new IndexCorrupt(what, { file }, VIEW_REMEDY);
@@ -94,6 +95,7 @@ async function makeRows(index: DatasetIndex, view: PieceView, storage: Storage):
   }
   const shardTokens = new Float64Array(index.shards.length);
   const rows = new Uint32Array(index.totals.blocks);
+  const countsCrc = new Uint32Array(index.totals.blocks);
   let most = 0;
   let bad = 0;
   let firstBad: ViewRows["firstBad"] = null;
@@ -107,6 +109,7 @@ async function makeRows(index: DatasetIndex, view: PieceView, storage: Storage):
         while (to < table.blocks && table.firstRecord[to + 1]! - table.firstRecord[from]! <= PIECE) to++;
         for (const [i, counts] of (await reader.blocks(from, to)).entries()) {
           const packed = packRecords(counts, rule, maxLength);
+          countsCrc[at] = countsCrcOf(counts);
           rows[at++] = packed.rows;
           most = Math.max(most, mostPieces(packed));
           for (const [record, count] of counts.entries()) {
@@ -120,7 +123,7 @@ async function makeRows(index: DatasetIndex, view: PieceView, storage: Storage):
       await reader.close();
     }
   }
-  return { data: index.fingerprint, tokens, rule, maxLength, most, bad, firstBad, shardTokens, rows };
+  return { data: index.fingerprint, tokens, rule, maxLength, most, bad, firstBad, shardTokens, rows, countsCrc };
 }
 
 /** The same shards with rows in place of records. */
@@ -152,7 +155,7 @@ function rowIndex(index: DatasetIndex, view: ViewRows, storage: Storage): Datase
       const stored = await index.shardTable(shard);
       return { ...stored, table: rowTable(stored.table, view.rows.subarray(firstBlock[shard])) };
     },
-    cut: new PieceCut(index, view, storage),
+    cut: new PieceCut(index, view, firstBlock, storage),
   };
 }
 
@@ -166,14 +169,17 @@ function rowTable(table: BlockTable, rows: Uint32Array): BlockTable {
 class PieceCut implements SampleCut {
   private readonly index: DatasetIndex;
   private readonly view: ViewRows;
+  private readonly firstBlock: readonly number[];
   private readonly storage: Storage;
   private readonly kept = new KeptSamples();
   /** By shard: an open a block would ask the metadata server as often as the data is read. */
   private readonly readers = new Map<number, Promise<CountsReader>>();
 
-  constructor(index: DatasetIndex, view: ViewRows, storage: Storage) {
+  /** `firstBlock`: number of the first block of each shard. */
+  constructor(index: DatasetIndex, view: ViewRows, firstBlock: readonly number[], storage: Storage) {
     this.index = index;
     this.view = view;
+    this.firstBlock = firstBlock;
     this.storage = storage;
   }
 
@@ -185,10 +191,11 @@ class PieceCut implements SampleCut {
     const { rule, maxLength } = this.view;
     const { table } = await this.index.shardTable(shard);
     const counts = await this.countsOf(shard, block).catch((error: unknown) => {
-      // Counted anew meanwhile: its bytes are the same, or the rows would be others.
+      // Counted anew meanwhile: if they are other counts, they are refused below.
       if ((error as { code?: string }).code !== "ATH_SHARD_CHANGED") throw error;
       return this.countsOf(shard, block);
     });
+    if (countsCrcOf(counts) !== this.view.countsCrc[this.firstBlock[shard]! + block]) this.refuseCounts(shard, block);
     const { rows, start, record, token, length } = packRecords(counts, rule, maxLength);
     const firstRecord = table.firstRecord[block]!;
     const [from, to] = [table.restartStart[block]!, table.restartStart[block + 1]!];
@@ -212,6 +219,16 @@ class PieceCut implements SampleCut {
       }),
       pieces,
     };
+  }
+
+  private refuseCounts(shard: number, block: number): never {
+    const { index, view } = this;
+    const row = index.shards[shard]!;
+    throw new IndexCorrupt(
+      `the rows of this view were made of other counts of ${row.path}: the records of block ${block} were counted anew since`,
+      { file: countsFile(index, view.tokens, row) },
+      "start the job again after `athanor index --view --rebuild` with the options of the loader: it makes counts and rows anew",
+    );
   }
 
   private async countsOf(shard: number, block: number): Promise<Uint32Array> {

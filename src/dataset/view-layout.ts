@@ -5,8 +5,8 @@
  * TOKENS/NAME.bin   ┌ header, 64 B: kind 3, rows = blocks, a = records, CRC32C of the JSON ───────────────────────┐
  * tokens of every   ├ for each block: u32 CRC32C of the counts behind it │ u32 tokens × records of the block ─────┤
  * record of a shard └ JSON: { path, size, crc32c } ───────────────────────────────────────────────────────────────┘
- * FINGERPRINT.bin   ┌ header, 64 B: kind 4, rows = shards, a = blocks of all shards, CRC32C of all behind it ─────┐
- * rows of every     ├ f64 tokens × shards │ u32 rows × a, shard by shard ─────────────────────────────────────────┤
+ * FINGERPRINT.bin   ┌ header, 64 B: kind 4, rows = shards, a = blocks of all shards, b = 1, CRC32C of what follows ┐
+ * rows of every     ├ f64 tokens × shards │ u32 rows × a │ u32 CRC32C of the block's counts × a, shard by shard ──┤
  * block of a view   └ JSON: ViewFacts ────────────────────────────────────────────────────────────────────────────┘
  * ```
  * Counts are read a block at a time: block b of a shard begins at 64 + 4 × (its first record + b).
@@ -16,6 +16,9 @@ import { IndexCorrupt } from "./errors.ts";
 import { decodeHeader, encodeHeader, HEADER_BYTES, KIND_COUNTS, KIND_VIEW } from "./index-layout.ts";
 import type { PieceRule } from "./pack.ts";
 import type { ShardRow } from "./types.ts";
+
+/** In `b` of a view; 0: it does not say of which counts it was made. */
+const WITH_CRC = 1;
 
 export const VIEW_REMEDY = "remove it: it is made again by the next loader, or by `athanor index --view`";
 
@@ -40,6 +43,8 @@ export interface ViewRows extends ViewFacts {
   shardTokens: Float64Array;
   /** Rows of each block, shard by shard. */
   rows: Uint32Array;
+  /** CRC32C of the counts of each block: rows and counts that do not belong together would lose records without a word. */
+  countsCrc: Uint32Array;
 }
 
 /** The parts of a file of counts, one behind the other. `blocks`: counts of each block, in order. */
@@ -72,11 +77,16 @@ export function countsPlace(firstRecord: number, block: number, records: number)
   return { offset: HEADER_BYTES + 4 * (firstRecord + block), length: 4 * (records + 1) };
 }
 
+/** What a view remembers of the counts of a block. */
+export function countsCrcOf(counts: Uint32Array): number {
+  return crc32c(bytesOf(counts));
+}
+
 /** `bytes`: of one block, as `countsPlace` says. */
 export function decodeCounts(bytes: Uint8Array<ArrayBuffer>, file: string, offset: number): Uint32Array {
   const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
   const counts = words.subarray(1);
-  if (words[0] !== crc32c(bytesOf(counts))) throw corrupt(file, "counts whose CRC fits", "other ones", offset);
+  if (words[0] !== countsCrcOf(counts)) throw corrupt(file, "counts whose CRC fits", "other ones", offset);
   return counts;
 }
 
@@ -88,26 +98,28 @@ export function checkCounts(head: Uint8Array, size: number, file: string, record
   if (size !== payload + HEADER_BYTES) throw corrupt(file, `${payload + HEADER_BYTES} bytes`, `${size}`);
 }
 
-export function encodeView({ shardTokens, rows, ...facts }: ViewRows): Uint8Array[] {
+export function encodeView({ shardTokens, rows, countsCrc, ...facts }: ViewRows): Uint8Array[] {
   const json = Buffer.from(JSON.stringify(facts));
-  const payload = [bytesOf(shardTokens), bytesOf(rows), json];
+  const payload = [bytesOf(shardTokens), bytesOf(rows), bytesOf(countsCrc), json];
   const header = encodeHeader({
     kind: KIND_VIEW,
     payload: payload.reduce((sum, part) => sum + part.byteLength, 0),
     crc: payload.reduce((crc, part) => crc32c(part, crc), 0),
     rows: shardTokens.length,
     a: rows.length,
-    b: 0,
+    b: WITH_CRC,
     json: json.length,
   });
   return [header, ...payload];
 }
 
-export function decodeView(bytes: Uint8Array, file: string): ViewRows {
+/** undefined: it does not say of which counts it was made, so nobody can trust it. */
+export function decodeView(bytes: Uint8Array, file: string): ViewRows | undefined {
   const head = decodeHeader(bytes, KIND_VIEW, file);
+  if (head.b !== WITH_CRC) return undefined;
   const { rows: shards, a: blocks, json } = head;
-  if (bytes.byteLength !== HEADER_BYTES + head.payload || head.payload !== shards * 8 + blocks * 4 + json)
-    throw corrupt(file, `${HEADER_BYTES + shards * 8 + blocks * 4 + json} bytes`, `${bytes.byteLength}`);
+  if (bytes.byteLength !== HEADER_BYTES + head.payload || head.payload !== shards * 8 + blocks * 8 + json)
+    throw corrupt(file, `${HEADER_BYTES + shards * 8 + blocks * 8 + json} bytes`, `${bytes.byteLength}`);
   // A copy: the views need a buffer that begins at a multiple of 8.
   const payload = bytes.slice(HEADER_BYTES);
   if (crc32c(payload) !== head.crc) throw corrupt(file, "a payload CRC that fits", "another one");
@@ -116,6 +128,7 @@ export function decodeView(bytes: Uint8Array, file: string): ViewRows {
     ...facts,
     shardTokens: new Float64Array(payload.buffer, 0, shards),
     rows: new Uint32Array(payload.buffer, shards * 8, blocks),
+    countsCrc: new Uint32Array(payload.buffer, shards * 8 + blocks * 4, blocks),
   };
 }
 

@@ -2,15 +2,16 @@
  * Writing what a view needs into `.athanor/views/`: each file under a temporary name, fsynced, renamed. No lock files: whoever counts
  * at the same time writes the same bytes to the same names.
  */
-import { readdir, stat, unlink } from "node:fs/promises";
+import { readdir, readFile, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { isTemporary, writeAtomic } from "../base/atomic-write.ts";
 import { makeFolders } from "../base/make-folders.ts";
 import { countsFile, countsFolder } from "./counts.ts";
+import { IndexCorrupt } from "./errors.ts";
 import { tableName } from "./index-layout.ts";
 import { guardWrites } from "./index-write.ts";
 import type { DatasetIndex, ShardRow } from "./types.ts";
-import { encodeCounts } from "./view-layout.ts";
+import { decodeView, encodeCounts } from "./view-layout.ts";
 
 /** Counts of shards that are gone, and leftovers of killed counters, are swept when nobody can still want them. */
 const SWEEP_AFTER_MS = 24 * 3600 * 1000;
@@ -35,6 +36,20 @@ export class ViewWriter {
       const probe = join(folder, `.probe.tmp-${process.pid}`);
       await writeAtomic(probe, []);
       await unlink(probe).catch(() => undefined);
+    });
+  }
+
+  /** Removes the rows of views that were made of these counts, and damaged ones: they are made anew of the next counts. */
+  async dropRows(): Promise<void> {
+    const folder = join(this.index.folder!, "views");
+    await guardWrites(folder, this.source, async () => {
+      for (const name of await readdir(folder)) {
+        if (!name.endsWith(".bin") || isTemporary(name)) continue;
+        const file = join(folder, name);
+        // Whoever counts at the same time removes the same files.
+        const bytes = await unlessGone(readFile(file));
+        if (bytes !== undefined && mayBeOf(bytes, file, this.tokens)) await unlessGone(unlink(file));
+      }
     });
   }
 
@@ -72,4 +87,23 @@ export async function writeView(
     await makeFolders(folder);
     await writeAtomic(join(folder, name), parts);
   });
+}
+
+function mayBeOf(bytes: Uint8Array, file: string, tokens: string): boolean {
+  try {
+    const rows = decodeView(bytes, file);
+    return rows === undefined || rows.tokens === tokens;
+  } catch (error) {
+    if (error instanceof IndexCorrupt) return true;
+    throw error;
+  }
+}
+
+async function unlessGone<Result>(work: Promise<Result>): Promise<Result | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
 }

@@ -28,7 +28,7 @@ export interface CountOptions {
   threads: number;
   /** Stored bytes counted of those to be counted, and the path in work. What it throws ends the work. */
   progress?: ((done: number, total: number, path: string) => void) | undefined;
-  /** Counts shards anew that are counted. @default false */
+  /** Counts shards anew that are counted; the rows of views that were made of them are removed. @default false */
   again?: boolean;
   /** Bad records are told of and count as such: they will be in no row. @default the first one is thrown */
   onBad?: ((fault: AthanorError) => void) | undefined;
@@ -52,6 +52,7 @@ export async function countTokens(index: DatasetIndex, counted: Counted, options
   if (missing.length === 0) return { shards: 0, bytes };
   const writer = new ViewWriter(index, counted.hash, source);
   await writer.prepare();
+  if (options.again === true) await writer.dropRows();
   const counters = new Counters(threads, counted, options.onBad);
   const memory = new BlockMemory();
   let done = 0;
@@ -71,6 +72,8 @@ export async function countTokens(index: DatasetIndex, counted: Counted, options
     };
     await settled(Array.from({ length: Math.min(CONCURRENT, threads) }, work));
     await writer.finish();
+    // Once more: a job may have made rows of old and new counts meanwhile.
+    if (options.again === true) await writer.dropRows();
   } finally {
     await counters.close();
   }

@@ -7,14 +7,17 @@ import {
   rmSync,
   statSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
+import { crc32c } from "../../src/base/crc32c.ts";
 import { countsFile, CountsReader, uncounted } from "../../src/dataset/counts.ts";
 import { buildIndex } from "../../src/dataset/index-build.ts";
+import { decodeHeader, encodeHeader, HEADER_BYTES, KIND_VIEW } from "../../src/dataset/index-layout.ts";
 import { keptView, pieceIndex } from "../../src/dataset/piece-index.ts";
 import { packRecords } from "../../src/dataset/pack.ts";
 import { pastSets } from "../../src/dataset/past.ts";
@@ -129,6 +132,65 @@ test("rows of a view are those that its counts pack to; its file is read again",
       made.tokens,
       all.reduce((sum, tokens) => sum + tokens, 0),
     );
+  });
+});
+
+test("rows never go with other counts than those that they were made of", async () => {
+  await withRig(async ({ folder, storage }) => {
+    const file = join(folder, "a.jsonl");
+    const whole = Array.from({ length: 40 }, (_, i) => `{"input_ids": [${i % 10}]}\n`).join("");
+    // A bad record, and later a whole one: of the same size and time, as a repaired page of Parquet.
+    const write = (text: string): void => {
+      writeFileSync(file, text);
+      utimesSync(file, 1_700_000_000, 1_700_000_000);
+      storage.forget();
+    };
+    write(whole.replaceAll("[7]", "[,]"));
+    const index = await buildIndex(folder, { storage, onBad: () => undefined });
+    const view = { fingerprint: "cd".repeat(16), tokens: COUNTED.hash, rule: "split" as const, maxLength: 16 };
+    const other = { ...view, fingerprint: "ef".repeat(16), maxLength: 8 };
+    const elsewhere = { ...view, fingerprint: "01".repeat(16), tokens: "ba".repeat(16) };
+    const views = join(folder, ".athanor", "views");
+    const make = (of = view) => pieceIndex(index, of, storage, (name, parts) => writeView(index, name, parts, folder));
+    const count = (counted: Counted, again: boolean) =>
+      countTokens(index, counted, { storage, source: folder, threads: 1, again, onBad: () => undefined });
+    await count(COUNTED, false);
+    await count({ ...COUNTED, hash: elsewhere.tokens }, false);
+    const running = await make();
+    assert.deepEqual([running.bad, running.index.totals.records], [4, 36]);
+    await make(other);
+    await make(elsewhere);
+    const stale = readFileSync(join(views, `${view.fingerprint}.bin`));
+
+    write(whole);
+    await count(COUNTED, true);
+    storage.forget();
+    assert.equal(await keptView(index, view.fingerprint, storage), undefined);
+    assert.equal(await keptView(index, other.fingerprint, storage), undefined);
+    assert.notEqual(await keptView(index, elsewhere.fingerprint, storage), undefined, "rows of other tokens stay");
+    const refused = { code: "ATH_INDEX_CORRUPT", message: /other counts.*a\.jsonl/ };
+    await assert.rejects(running.index.cut!.of(0, 0), refused);
+    const made = await make();
+    assert.deepEqual([made.bad, made.index.totals.records], [0, 40]);
+    await made.index.cut!.of(0, 0);
+
+    writeFileSync(join(views, `${view.fingerprint}.bin`), stale);
+    storage.forget();
+    await assert.rejects((await make()).index.cut!.of(0, 0), refused);
+    // Of a version that did not say of which counts: made anew.
+    const { rows, a, json, ...head } = decodeHeader(stale, KIND_VIEW, "");
+    const crcs = HEADER_BYTES + rows * 8 + a * 4;
+    const payload = Buffer.concat([stale.subarray(HEADER_BYTES, crcs), stale.subarray(crcs + a * 4)]);
+    const older = encodeHeader({ ...head, rows, a, json, b: 0, payload: payload.length, crc: crc32c(payload) });
+    writeFileSync(join(views, `${view.fingerprint}.bin`), Buffer.concat([older, payload]));
+    storage.forget();
+    assert.deepEqual((await make()).bad, 0);
+    // Rows that are damaged do not keep anybody from making them anew.
+    truncateSync(join(views, `${view.fingerprint}.bin`), 70);
+    storage.forget();
+    await count(COUNTED, true);
+    storage.forget();
+    assert.equal((await make()).index.totals.records, 40);
   });
 });
 
