@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,72 @@ def test_damaged_records(run_dir: Path, data: Path) -> None:
     assert 20 not in replaced and 90 not in replaced
     assert {i: row for i, row in whole.items() if i in replaced} == replaced
     assert set(replaced) >= {*range(20), *range(21, 64), *range(64, 90), *range(128, 150)}
+
+
+KINDS = {"bytes": 0x0A, "float": 0x12, "int64": 0x1A}
+
+
+def give_another_kind(path: Path, records: list[dict[str, Any]], odd: int, name: str, kind: str) -> None:
+    """Makes a list one of another kind, of the same bytes: the shard keeps its size and time, the record its CRC."""
+    payloads = [tfrecord_writer.example(record) for record in records]
+    payload = bytearray(payloads[odd])
+    # The name, then the value's tag and length, then the tag of the list.
+    tag = payload.index(tfrecord_writer.field(1, name.encode())) + len(name) + 4
+    assert payload[tag] in KINDS.values()
+    payload[tag] = KINDS[kind]
+    payloads[odd] = bytes(payload)
+    mtime = path.stat().st_mtime_ns
+    path.write_bytes(b"".join(map(tfrecord_writer.frame, payloads)))
+    os.utime(path, ns=(mtime, mtime))
+
+
+@pytest.mark.parametrize("odd", [0, 70, 149])
+@pytest.mark.parametrize("kind", ["int64", "float"])
+def test_a_record_with_a_list_of_another_kind_is_bad_alone(run_dir: Path, tmp_path: Path, odd: int, kind: str) -> None:
+    records = [{"id": i, "text": f"document {i:03} old"} for i in range(150)]
+    path = tmp_path / "data/a.tfrecord"
+    path.parent.mkdir()
+    tfrecord_writer.write(path, records)
+    options: dict[str, Any] = {"columns": ["input_ids", "attention_mask", "id"], "text_column": "text"}
+    whole = rows(path.parent, **options)
+    assert sorted(whole) == list(range(150))
+    give_another_kind(path, records, odd, "text", kind)
+    with pytest.raises(AthanorError, match=f"holds a list of {kind}, expected bytes") as caught:
+        rows(path.parent, **options)
+    assert (caught.value.code, caught.value.record) == ("ATH_FEATURE_KIND", odd)
+    replaced = rows(path.parent, **options, on_corrupt="replace", ledger_dir=tmp_path / "ledger")
+    assert replaced == {i: row for i, row in whole.items() if i != odd}
+    command = ["node", str(ROOT / "dist/src/cli/main.js"), "index", str(path.parent), "--view", "--json"]
+    command += ["--tokenizer", str(FOLDER), "--sample-rule", "pack", "--max-length", "40"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 1
+    assert (error := json.loads(ended.stderr.splitlines()[-1])["error"])["code"] == "ATH_FEATURE_KIND"
+    assert error["record"] == odd
+    kept = subprocess.run([*command, "--on-corrupt", "keep"], capture_output=True, text=True, timeout=120, check=False)
+    facts = json.loads(kept.stdout)
+    assert (facts["bad"], facts["records"]) == (1, 150)
+    assert facts["tokens"] == sum(sum(row["attention_mask"]) for i, row in whole.items() if i != odd)
+
+
+@pytest.mark.parametrize("rule", ["split", "pack"])
+def test_floats_among_ids_are_a_bad_record_not_ids(run_dir: Path, tmp_path: Path, rule: str) -> None:
+    records: list[dict[str, Any]] = [{"input_ids": [i + 1] * 8} for i in range(100)]
+    path = tmp_path / "data/a.tfrecord"
+    path.parent.mkdir()
+    tfrecord_writer.write(path, records)
+    options: dict[str, Any] = {"sample_rule": rule, "batch_size": 4, "max_length": 16, "last": "pad", "shuffle": "none"}
+
+    def ids(**more: Any) -> set[int]:
+        with Loader(path.parent, **options, **more) as loader:
+            return {n for batch in loader for row in batch["input_ids"].tolist() for n in row} - {0}
+
+    subprocess.run(["node", str(ROOT / "dist/src/cli/main.js"), "index", str(path.parent)], check=True, timeout=120)
+    for odd in (0, 40, 99):
+        give_another_kind(path, records, odd, "input_ids", "float")
+        with pytest.raises(AthanorError, match="holds a list of float, expected int64") as caught:
+            ids()
+        assert (caught.value.code, caught.value.record) == ("ATH_FEATURE_KIND", odd)
+    assert ids(on_corrupt="replace", ledger_dir=tmp_path / "ledger") == set(range(1, 100))
 
 
 def test_several_texts_in_a_feature_and_ids_beside_the_text(run_dir: Path, tmp_path: Path) -> None:

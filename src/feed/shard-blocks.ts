@@ -60,7 +60,7 @@ export class ShardBlocks {
   }
 
   async read(block: number): Promise<{ request: CountRequest; giveBack: () => void }> {
-    const { table, meta = {} } = this.stored!;
+    const { table } = this.stored!;
     const { source, shard } = this;
     const [from, to] = [table.firstRecord[block]!, table.firstRecord[block + 1]!];
     const { runs, reads, rowsAt } = placeRuns(table, [{ shard, block, from, to }], source.wants(shard));
@@ -88,7 +88,7 @@ export class ShardBlocks {
       segments,
       restarts: restartsOf(table, block, span),
       origin: span.origin,
-      meta,
+      meta: source.meta(shard),
       checkCrc: true,
     };
     return { request, giveBack: () => this.memory.giveBack(buffer) };

@@ -6,7 +6,7 @@ import { lastAtMost } from "../base/search.ts";
 import type { DatasetIndex, ShardRow, StoredTable } from "../dataset/types.ts";
 import { versionOf } from "../dataset/shard-files.ts";
 import { columnReader, formatOf } from "../formats/registry.ts";
-import type { BlockSamples, BlockTable, ColumnReader, RowFormat, ShardMeta } from "../formats/types.ts";
+import type { BlockSamples, BlockTable, ColumnReader, RowFormat, ShardMeta, ValueKind } from "../formats/types.ts";
 import { shardKey } from "../order/proof.ts";
 import type { ExtentTable } from "../order/types.ts";
 import { returnBounce, takeBounce } from "../storage/bounce.ts";
@@ -43,6 +43,8 @@ export class Source {
   readonly format: RowFormat | ColumnReader;
   /** Features that the view delivers. */
   private readonly features: ReadonlySet<string>;
+  /** Kinds of these. */
+  private readonly kinds: { readonly [feature: string]: ValueKind };
   private readonly storage: Storage;
   private readonly tables: (StoredTable | undefined)[];
   private readonly keys: (bigint | undefined)[];
@@ -67,6 +69,9 @@ export class Source {
     this.clocks = clocks;
     this.format = asColumns ? columnReader(index.format) : formatOf(index.format);
     this.features = features;
+    this.kinds = Object.fromEntries(
+      index.schema.fields.filter(({ name }) => features.has(name)).map(({ name, kind }) => [name, kind]),
+    );
     this.tables = index.shards.map(() => undefined);
     this.keys = index.shards.map(() => undefined);
     this.shardStart = new Float64Array(index.shards.length + 1);
@@ -118,9 +123,12 @@ export class Source {
     return this.format.kind === "columns" && this.format.selfReading === true;
   }
 
-  /** What the format keeps of a shard whose block table is in memory. */
+  /**
+   * What the format keeps of a shard whose block table is in memory. A row format keeps nothing: to read columns it needs to know of
+   * which kinds the set's fields are.
+   */
   meta(shard: number): ShardMeta {
-    return this.tables[shard]?.meta ?? {};
+    return this.tables[shard]?.meta ?? { kinds: this.kinds };
   }
 
   /** Records are samples that a view has cut out of the shard's: nothing stands in for one of them. */

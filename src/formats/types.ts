@@ -287,6 +287,7 @@ export interface RawBlock {
   segments: readonly PlacedSegment[];
   /** The block is packed: `unpackBlock` first. As of `BlockTable`. */
   origin?: number | undefined;
+  /** Of a row format: `{ kinds }`, those of the set's fields. */
   meta: ShardMeta;
   /** Check checksums of the payload where the format has some. */
   checkCrc: boolean;

@@ -2,16 +2,17 @@
  * Columns of a block of TFRecord, for text: the kernel writes numbers straight into rows and knows nothing of a tokenizer. Record by
  * record in JavaScript: slower, and fast enough beside tokenizing.
  *
- * Contract: the same bad records as the kernel finds. Behind a length that cannot be trusted all records of the piece are bad.
+ * Contract: the same bad records as the kernel finds. Behind a length that cannot be trusted all records of the piece are bad. The kind
+ * of a field is that of the index, `meta.kinds`: of a block alone it could not be told which of two kinds is the odd one.
  *
  * @example
- * columns(raw, ["text"]).fields.get("text");
+ * columns({ ...raw, meta: { kinds: { text: "bytes" } } }, ["text"]).fields.get("text");
  */
 import { crc32c } from "../../base/crc32c.ts";
 import type { AthanorError, Where } from "../../base/errors.ts";
-import { RecordCrc, RecordMalformed, RecordTruncated } from "../errors.ts";
+import { FeatureKind, RecordCrc, RecordMalformed, RecordTruncated } from "../errors.ts";
 import { FieldKinds, RecordFields } from "../record-fields.ts";
-import type { BlockColumns, RawBlock } from "../types.ts";
+import type { BlockColumns, RawBlock, ValueKind } from "../types.ts";
 import type { FeatureList } from "./example.ts";
 import { parseRecord } from "./records.ts";
 import { FRAME_BYTES, HEADER_BYTES, masked, payloadBytes, u32 } from "./resync.ts";
@@ -23,7 +24,10 @@ export function columns(raw: RawBlock, fields: readonly string[]): BlockColumns 
   const [segment] = raw.segments;
   if (segment === undefined) throw new RangeError("a block of TFRecord has one segment");
   const { bytes } = segment;
-  const set = new RecordFields(new FieldKinds(), undefined);
+  const known = new FieldKinds(
+    (raw.meta as unknown as { readonly kinds: { readonly [field: string]: ValueKind } }).kinds,
+  );
+  const set = new RecordFields(known, fields);
   let at = 0;
   for (let i = 0; i < records; i++) {
     const where: Where = { file, record: firstRecord + i, byteOffset: segment.offset + at };
@@ -40,7 +44,7 @@ export function columns(raw: RawBlock, fields: readonly string[]): BlockColumns 
         throw new RecordCrc("payload CRC32C mismatch", where, DAMAGED);
       }
       const example = parseRecord(file, { record: firstRecord + i, byteOffset: segment.offset + at, payload });
-      for (const name of fields) put(set, name, example.get(name), where);
+      for (const name of fields) put(set, name, example.get(name), known, where);
       set.end();
     } catch (error) {
       set.fail(error, where);
@@ -50,8 +54,23 @@ export function columns(raw: RawBlock, fields: readonly string[]): BlockColumns 
   return set.finish();
 }
 
-function put(set: RecordFields, name: string, list: FeatureList | null | undefined, where: Where): void {
+function put(
+  set: RecordFields,
+  name: string,
+  list: FeatureList | null | undefined,
+  known: FieldKinds,
+  where: Where,
+): void {
   if (list === null || list === undefined) return;
+  // Before `set` has it, which would take integers for floats: the kernel does not.
+  const kind = known.kinds.get(name);
+  if (kind !== undefined && list.kind !== kind) {
+    throw new FeatureKind(
+      `feature ${JSON.stringify(name)} holds a list of ${list.kind}, expected ${kind}`,
+      where,
+      "write the feature with one kind in all records",
+    );
+  }
   if (list.kind !== "bytes") return set.list(name, list.kind, list.values);
   if (list.values.length > 1) {
     throw new RecordMalformed(
