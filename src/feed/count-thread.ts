@@ -54,7 +54,8 @@ export function run(): void {
   });
 }
 
-async function countsOf(
+/** Exported for tests. */
+export async function countsOf(
   request: CountRequest,
   feature: string,
   features: readonly string[],
@@ -65,14 +66,17 @@ async function countsOf(
   const format = columnReader(request.format);
   await format.ready?.();
   const decoded = await blockColumns(format, request, features, request.restarts);
-  const { fields, faults } = text === undefined ? decoded : (await text).tokenize(decoded, request, () => true);
-  const bad = [...faults].sort(([a], [b]) => a - b);
-  for (const [, fault] of bad) if (!keepBad || !isBadContent(fault.code)) throw fault;
-  const column = fields.get(feature);
-  decoded.release?.();
-  const counts = Uint32Array.from({ length: records }, (_, i) =>
-    column === undefined ? 0 : column.ends[i]! - startOf(column, i),
-  );
-  for (const [i] of bad) counts[i] = BAD_COUNT;
-  return { counts, bad: bad.map(([, fault]) => toErrorRecord(fault)) };
+  try {
+    const { fields, faults } = text === undefined ? decoded : (await text).tokenize(decoded, request, () => true);
+    const bad = [...faults].sort(([a], [b]) => a - b);
+    for (const [, fault] of bad) if (!keepBad || !isBadContent(fault.code)) throw fault;
+    const column = fields.get(feature);
+    const counts = Uint32Array.from({ length: records }, (_, i) =>
+      column === undefined ? 0 : column.ends[i]! - startOf(column, i),
+    );
+    for (const [i] of bad) counts[i] = BAD_COUNT;
+    return { counts, bad: bad.map(([, fault]) => toErrorRecord(fault)) };
+  } finally {
+    decoded.release?.();
+  }
 }

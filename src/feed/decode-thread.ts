@@ -254,22 +254,27 @@ function rawBytes(kernels: Kernels, { type, request }: Work, { length }: StreamR
   return new Uint8Array(kernels.memory.buffer, at, length);
 }
 
-/** All records go to one row of no use: only their faults are asked for. */
-async function survey(
-  { columns, features, text }: Attached,
+/** All records go to one row of no use: only their faults are asked for. Exported for tests. */
+export async function survey(
+  { columns, features, text }: Omit<Attached, "kernels">,
   request: SurveyRequest,
 ): Promise<{ fields: BlockColumns["fields"]; faults: BadInBlock }> {
   const format = await readyFormat(request.format);
   const decoded = await blockColumns(format, request, features, request.restarts);
-  const block = text === undefined ? decoded : (await text).tokenize(decoded, request, () => true);
-  const row = align(request.records * 4, 64);
-  const end = columns.reduce((most, { rowOffset, rowBytes }) => Math.max(most, rowOffset + rowBytes), ROW_HEADER_BYTES);
-  const buffer = new ArrayBuffer(row + align(end, 64));
-  new Uint32Array(buffer, 0, request.records).fill(row);
-  const { faults } = storeRows(buffer, columns, block, { ...request, rows: 0, shardKey: 0n });
-  const fields = copied(block.fields);
-  decoded.release?.();
-  return { fields, faults: badOf(faults) };
+  try {
+    const block = text === undefined ? decoded : (await text).tokenize(decoded, request, () => true);
+    const row = align(request.records * 4, 64);
+    const end = columns.reduce(
+      (most, { rowOffset, rowBytes }) => Math.max(most, rowOffset + rowBytes),
+      ROW_HEADER_BYTES,
+    );
+    const buffer = new ArrayBuffer(row + align(end, 64));
+    new Uint32Array(buffer, 0, request.records).fill(row);
+    const { faults } = storeRows(buffer, columns, block, { ...request, rows: 0, shardKey: 0n });
+    return { fields: copied(block.fields), faults: badOf(faults) };
+  } finally {
+    decoded.release?.();
+  }
 }
 
 /** Fields whose values stay as they are, whatever this thread decodes next and becomes of the block's bytes. */
