@@ -34,6 +34,8 @@ const MINUS = 0x2d;
 const LONG = 16;
 /** Bytes that it is given at once. */
 const PIECE = 4096;
+/** Integers that they can be: each with its comma. */
+const MOST = PIECE / 2;
 /** What was read last in a list. */
 const OPENED = 0;
 const COMMA_READ = 1;
@@ -290,12 +292,14 @@ export class RecordParser {
     const { bytes, end } = this;
     const bench = workbench();
     let at = from;
+    // A Parquet block in work may hold all of the output; one integer more to lie alike.
+    if (bench.room < (MOST + 1) * 4) return at;
     while (end - at > LONG) {
       const length = Math.min(end - at, PIECE);
       bench.place(bytes.subarray(at, at + length));
       // As the values will lie in the field's: V8 copies out of shared memory byte by byte else.
       const out = bench.output + (field.n & 1) * 4;
-      const { count, next } = bench.kernels.readDigits(bench.input, length, out, PIECE / 2);
+      const { count, next } = bench.kernels.readDigits(bench.input, length, out, MOST);
       field.putInts(bench.intsAt(out, count));
       at += next;
       // It stopped at something else than the last number of the piece, which may be cut.
