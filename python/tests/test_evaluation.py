@@ -160,3 +160,15 @@ def test_an_evaluation_over_the_training_data(data: Path) -> None:
     assert sum(int(batch["valid"].sum()) for batch in evaluation) == 200
     for loader in (first, second, evaluation):
         loader.close()
+
+
+@pytest.mark.parametrize("agent", ["auto", "none"])
+def test_a_field_valid_gives_way_to_that_of_the_loader(tmp_path: Path, agent: str) -> None:
+    write(tmp_path / "a.tfrecord", ({"id": i, "valid": 7} for i in range(3)))
+    options = {"batch_size": 2, "max_length": 4, "shuffle": "none", "agent": agent}
+    with Loader(tmp_path, last="pad", **options) as loader:
+        assert [batch["valid"].tolist() for batch in loader] == [[True, True], [True, False]]
+    with Loader(tmp_path, **options) as loader:
+        assert next(iter(loader))["valid"].tolist() == [7, 7]
+    with pytest.raises(ValueError, match="which the loader adds itself"):
+        next(iter(Loader(tmp_path, last="pad", columns=["id", "valid"], **options)))

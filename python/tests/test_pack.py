@@ -178,6 +178,57 @@ def test_split_rows_and_what_goes_along(tmp_path: Path) -> None:
         assert caught.value.code == "ATH_COLUMN_UNKNOWN"
 
 
+def test_data_that_was_packed_before_is_packed_by_default(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    records = [[i + 1] * (i % 7 + 1) for i in range(40)]
+    lines = [
+        {"input_ids": ids, "position_ids": ids, "cu_seqlens": ids, "document_lengths": ids, "labels": ids, "valid": ids}
+        for ids in records
+    ]
+    (data / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = {"batch_size": 2, "max_length": MAX, "shuffle": "none", "last": "pad"}
+    made = {"position_ids", "cu_seqlens", "max_seqlen", "valid"}
+    with Loader(str(data), sample_rule="pack", **options) as loader:
+        batch = next(iter(loader))
+    assert set(batch) == {"input_ids", "labels", "attention_mask"} | made
+    assert batch["valid"].dtype == bool
+    assert batch["position_ids"][0, :3].tolist() == [0, 0, 1]
+    with (
+        pytest.raises(AthanorError, match="made of packed rows") as caught,
+        Loader(str(data), sample_rule="pack", columns=["input_ids", "position_ids"], **options) as loader,
+    ):
+        next(iter(loader))
+    assert caught.value.code == "ATH_COLUMN_UNKNOWN"
+    # Rows of records have them as what they are.
+    with Loader(str(data), **options) as loader:
+        batch = next(iter(loader))
+    assert batch["position_ids"][1, :3].tolist() == [2, 2, 0]
+    assert batch["valid"].tolist() == [True, True]
+    said = caplog.messages
+    assert "not delivered (numbers): cu_seqlens, document_lengths, position_ids, valid" in said
+    assert "not delivered (numbers): valid" in said
+
+
+@pytest.mark.parametrize("rule", ["split", "pack"])
+def test_lists_beside_text_are_refused_for_the_true_reason(tmp_path: Path, rule: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    lines = [{"text": "a b c", "id": 1, "labels": [1, 2, 3]} for _ in range(5)]
+    (data / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = {"batch_size": 1, "max_length": MAX, "tokenizer": str(TOKENIZER), "sample_rule": rule}
+    with (
+        pytest.raises(AthanorError, match="nothing tells which token of the text") as caught,
+        Loader(str(data), columns=["input_ids", "labels"], **options) as loader,
+    ):
+        next(iter(loader))
+    assert caught.value.code == "ATH_COLUMN_UNKNOWN"
+    assert "value for each token" not in str(caught.value)
+    if rule == "split":
+        with Loader(str(data), columns=["input_ids", "id"], **options) as loader:
+            assert next(iter(loader))["id"].tolist() == [1]
+
+
 @pytest.mark.parametrize("form", ["tfrecord", "parquet", "hdf5", "mds", "webdataset", "zstd"])
 @pytest.mark.parametrize("shuffle", ["window", "global"])
 def test_every_format_is_packed_alike(tmp_path: Path, form: str, shuffle: str) -> None:

@@ -13,6 +13,7 @@ import type { DatasetIndex } from "../dataset/types.ts";
 import { countTokens } from "../feed/count.ts";
 import type { Counted } from "../feed/counted.ts";
 import type { GroupView } from "../feed/group.ts";
+import { ownColumns } from "../feed/delivered.ts";
 import { Ledger } from "../feed/ledger.ts";
 import { openOrder } from "../feed/open-order.ts";
 import { SOURCE_NAME, viewsOf } from "../feed/order-view.ts";
@@ -81,6 +82,7 @@ export class ViewOpener {
         padId: request.pad_id ?? text?.tokenizer.pad ?? 0,
         strict: request.strict,
         sampleRule: request.sample_rule ?? undefined,
+        own: ownColumns(hello.order.last),
         mostBad: keepsBad(hello) ? (hello.quarantine?.quota ?? 0) : 0,
         text,
       },

@@ -12,6 +12,7 @@ import { Decoders } from "../feed/decoders.ts";
 import { PATIENCE } from "../feed/early.ts";
 import { Budget } from "../feed/budget.ts";
 import { Group } from "../feed/group.ts";
+import { DOCUMENTS_FEATURE } from "../feed/piece-columns.ts";
 import { parseState } from "../order/state.ts";
 import type { HungRequest } from "../storage/io-pool.ts";
 import { createPosixStorage } from "../storage/posix.ts";
@@ -203,11 +204,16 @@ export class Server implements House {
   warnings(hello: Hello, group: Group): string[] {
     const warnings: string[] = [];
     const { layout: columns, sources } = group.view;
-    const delivered = new Set(columns.columns.map((column) => column.feature));
-    const names = sources.flatMap((source) => source?.source.index.schema.fields.map((field) => field.name) ?? []);
-    const left = [...new Set(names)].filter((name) => !delivered.has(name));
-    if (hello.view.columns === null && left.length > 0)
-      warnings.push(`not delivered (text or bytes): ${left.join(", ")}`);
+    const delivered = new Set(
+      columns.columns.flatMap(({ name, feature }) => (feature === DOCUMENTS_FEATURE ? [] : [name, feature])),
+    );
+    const fields = sources.flatMap((source) => source?.source.index.schema.fields ?? []);
+    const left = fields.filter(({ name }) => !delivered.has(name));
+    for (const text of [true, false]) {
+      const names = new Set(left.filter(({ kind }) => (kind === "bytes") === text).map(({ name }) => name));
+      if (hello.view.columns === null && names.size > 0)
+        warnings.push(`not delivered (${text ? "text or bytes" : "numbers"}): ${[...names].join(", ")}`);
+    }
     const unfit = sources.flatMap((source) => Object.entries(source?.source.index.schema.notColumns ?? {}));
     // Named once each, the first ten: whoever asks for one by columns= gets its reason.
     const told = [...new Map(unfit)].slice(0, 10).map(([name, why]) => `${name} (${why})`);

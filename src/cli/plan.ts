@@ -6,6 +6,7 @@ import { Usage } from "../base/usage.ts";
 import { IndexMissing, indexCommand } from "../dataset/errors.ts";
 import { extents } from "../dataset/extents.ts";
 import { openIndex } from "../dataset/index-read.ts";
+import { ownColumns } from "../feed/delivered.ts";
 import { viewOf } from "../feed/order-view.ts";
 import { isStream } from "../formats/types.ts";
 import { describe, extentBytes, storedRowBytes } from "../order/description.ts";
@@ -81,7 +82,8 @@ async function indexed(path: string, flags: Flags): Promise<PlanData> {
     const stored = await openIndex(path, { storage, indexDir: flags.indexDir });
     if (stored === undefined)
       throw new IndexMissing("there is no index", { file: path }, indexCommand(path, flags.indexDir));
-    const { view, index, layout } = await viewOf(stored, await viewRequest(flags, storage), storage);
+    const request = { ...(await viewRequest(flags, storage)), own: ownColumns(flags.last) };
+    const { view, index, layout } = await viewOf(stored, request, storage);
     const resolved = resolveOrder(view, options(flags));
     const table = await extents(index, resolved.extentBlocks);
     const { shards } = index;

@@ -37,7 +37,8 @@ export function viewLayout(schema: Schema, view: ViewRequest, file: string, piec
     const columns = pieceColumns(schema, view, pieces, tokens, text === undefined ? [] : namesOfText(text), file);
     return { ...layoutOf(columns, view.padId), tokens, ...(text === undefined ? {} : { text }) };
   }
-  const names = view.columns ?? (text === undefined ? defaultColumns(numeric, schema, file) : namesOfText(text));
+  const names =
+    view.columns ?? (text === undefined ? defaultColumns(numeric, schema, view.own ?? [], file) : namesOfText(text));
   if (names.length > MAX_COLUMNS) {
     throw new ColumnUnknown(
       `${names.length} columns are too many: at most ${MAX_COLUMNS} can be delivered`,
@@ -87,7 +88,7 @@ export function withColumn(layout: ViewLayout, column: DeliveredColumn, padId: n
   return { ...layout, ...layoutOf([...layout.columns, column], padId), nominalBytes };
 }
 
-function defaultColumns(numeric: Field[], schema: Schema, file: string): string[] {
+function defaultColumns(numeric: Field[], schema: Schema, own: readonly string[], file: string): string[] {
   if (numeric.length === 0) {
     const unfit = Object.entries(schema.notColumns ?? {}).slice(0, 10);
     const found = [
@@ -100,7 +101,14 @@ function defaultColumns(numeric: Field[], schema: Schema, file: string): string[
       'text needs a tokenizer: Loader(…, tokenizer="/path/of/tokenizer.json")',
     );
   }
-  const names = numeric.map((field) => field.name);
+  const names = numeric.map((field) => field.name).filter((name) => !own.includes(name));
+  if (names.length === 0) {
+    throw new ColumnUnknown(
+      `no column to train on but ${own.join(", ")}, which the loader makes itself`,
+      { file },
+      "give the field another name",
+    );
+  }
   return names.includes("input_ids") && !names.includes(MASK) ? [...names, MASK] : names;
 }
 

@@ -3,6 +3,7 @@
  * 32 bits are stored as i32, a mask of ones and then zeros as its length; the decoder checks that it holds.
  */
 import type { Field, Schema, StorageKind } from "../formats/types.ts";
+import type { LastRule } from "../order/types.ts";
 import { ColumnUnknown } from "./errors.ts";
 import type { TextRequest } from "./text.ts";
 
@@ -12,6 +13,8 @@ export interface ViewRequest {
   maxLength: number;
   padId: number;
   strict: boolean;
+  /** Names of columns that the loader makes itself: without `columns`, fields of these names are left out. @default none */
+  own?: readonly string[];
   /** Most bad records that may be missing in rows made of pieces. @default 0 */
   mostBad?: number;
   /** How records become samples. @default the format's own */
@@ -37,6 +40,11 @@ export interface DeliveredColumn {
 export const MASK = "attention_mask";
 export const IDS = "input_ids";
 export const VALUE_BYTES = { i32: 4, i64: 8, f32: 4, prefix: 4, length: 4 } as const;
+
+/** Columns that the client adds to batches whose last rows are padding. */
+export function ownColumns(last: LastRule): readonly string[] {
+  return last === "pad" ? ["valid"] : [];
+}
 
 export function deliver(
   name: string,

@@ -53,7 +53,10 @@ export function pieceColumns(
     bytes: storage === "length" ? VALUE_BYTES.length : maxLength * VALUE_BYTES[storage],
   });
   const isAlike = (field: Field): boolean => !tokenized && (field === ids || alike(field, ids));
-  const names = view.columns ?? (tokenized ? made : defaults(schema, isAlike));
+  // `cu_seqlens` and its like stand in data that was packed before: the loader makes its own.
+  const own = [...(rule === "pack" ? MADE : []), ...(view.own ?? [])];
+  const names =
+    view.columns ?? (tokenized ? made : defaults(schema, (field) => isAlike(field) && !own.includes(field.name)));
   const taken = rule === "pack" ? names.find((name) => MADE.includes(name)) : undefined;
   if (taken !== undefined) {
     throw new ColumnUnknown(`column ${taken} is made of packed rows themselves`, { file }, "leave it out of columns");
@@ -77,10 +80,10 @@ export function pieceColumns(
       );
     }
     throw new ColumnUnknown(
-      `column ${name} cannot be ${rule === "pack" ? "packed" : "split"} beside ${tokens}: ` +
-        (scalar ? "it has one value a record" : "its lists are not as long as those of the tokens"),
+      `column ${name} cannot be ${rule === "pack" ? "packed" : "split"} beside ${tokenized ? "the text " : ""}${tokens}: ` +
+        reasonOf(scalar, tokenized),
       { file },
-      `leave it out of columns; lists of numbers with a value for each token go along${rule === "pack" ? "" : ", and columns of one value a record"}`,
+      alongside(rule, tokenized),
     );
   });
 }
@@ -102,6 +105,21 @@ export function documentsColumn(most: number): DeliveredColumn {
 function defaults(schema: Schema, isAlike: (field: Field) => boolean): string[] {
   const lists = schema.fields.filter((field) => field.kind !== "bytes" && field.name !== MASK && isAlike(field));
   return [...lists.map(({ name }) => name), MASK];
+}
+
+function reasonOf(scalar: boolean, tokenized: boolean): string {
+  if (scalar) return "it has one value a record";
+  // Even a list with a value for each token of one tokenizer is one of words or letters to another.
+  return tokenized
+    ? "nothing tells which token of the text each value of its lists belongs to"
+    : "its lists are not as long as those of the tokens";
+}
+
+function alongside(rule: PieceRule, tokenized: boolean): string {
+  const lists = tokenized ? [] : ["lists of numbers with a value for each token"];
+  const kinds = [...lists, ...(rule === "split" ? ["columns of one value a record"] : [])];
+  const kept = kinds.length === 0 ? "beside packed text nothing goes along" : `${kinds.join(", and ")} go along`;
+  return `leave it out of columns; ${kept}`;
 }
 
 /** As far as the index can tell; each record is looked at when it is decoded. */

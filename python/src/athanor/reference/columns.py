@@ -6,7 +6,7 @@ kept as its length; `attention_mask` of data that stores none is the length of `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,8 +88,10 @@ class Column:
         return count > self.width, ""
 
 
-def columns_of(fields: list[FieldInfo], view: dict[str, Any], root: str) -> list[Column]:
-    """Delivered columns; `view`: the hello's. Raises ATH_COLUMN_UNKNOWN."""
+def columns_of(fields: list[FieldInfo], view: dict[str, Any], own: Sequence[str], root: str) -> list[Column]:
+    """Delivered columns; `view`: the hello's; `own`: what the loader makes, left out by default.
+
+    Raises ATH_COLUMN_UNKNOWN."""
     numeric = [field for field in fields if field["kind"] != "bytes"]
     names = view["columns"]
     if names is None:
@@ -101,6 +103,14 @@ def columns_of(fields: list[FieldInfo], view: dict[str, Any], root: str) -> list
                 f"no numeric feature to train on: found {found}",
                 file=root,
                 remedy="text has to be tokenised first",
+            )
+        names = [name for name in names if name not in own]
+        if not names:
+            raise error(
+                "ATH_COLUMN_UNKNOWN",
+                f"no column to train on but {', '.join(own)}, which the loader makes itself",
+                file=root,
+                remedy="give the field another name",
             )
         if "input_ids" in names and MASK not in names:
             names = [*names, MASK]

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Union
 
@@ -77,8 +77,10 @@ def open_index(path: str, index_dir: str | None, quarantine: Quarantine) -> Inde
     return scan_all(found, path, keep) if index is None else index
 
 
-def shared_columns(indexes: Mapping[str, Index], view: dict[str, Any]) -> list[Column]:
-    """Columns that every source has. Raises ATH_COLUMN_UNKNOWN for one that is asked for and missing somewhere, and
+def shared_columns(indexes: Mapping[str, Index], view: dict[str, Any], own: Sequence[str] = ()) -> list[Column]:
+    """Columns that every source has; without `columns`, none of `own`, which the loader makes.
+
+    Raises ATH_COLUMN_UNKNOWN for one that is asked for and missing somewhere, and
     ATH_SCHEMA_CONFLICT."""
     fields = merged_fields([(name, index.root, index.fields) for name, index in indexes.items()])
     for name, index in indexes.items():
@@ -93,4 +95,4 @@ def shared_columns(indexes: Mapping[str, Index], view: dict[str, Any]) -> list[C
                     remedy="all sources of a mixture deliver the same columns",
                 )
         fields = [field for field in fields if field["name"] in have]
-    return columns_of(fields, view, ", ".join(index.root for index in indexes.values()))
+    return columns_of(fields, view, own, ", ".join(index.root for index in indexes.values()))

@@ -45,7 +45,8 @@ class View:
             one = {"name": SOURCE_NAME, "path": view["source"], "index_dir": view["index_dir"]}
             mix = {"sources": [one], "by": "samples", "phases": [{"from": 0, "weights": [1.0]}]}
         indexes = {part["name"]: open_index(part["path"], part["index_dir"], quarantine) for part in mix["sources"]}
-        self.columns = shared_columns(indexes, view)
+        own = ("valid",) if order.get("last") == "pad" else ()
+        self.columns = shared_columns(indexes, view, own)
         self._named = {name: Source(name, index, self.columns, view, quarantine) for name, index in indexes.items()}
         asked = {name: order[name] for name in ("shuffle", "shuffle_memory", "lanes", "window", "unit")
                  if order.get(name) is not None}  # fmt: skip
