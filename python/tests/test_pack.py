@@ -401,6 +401,33 @@ def test_one_order_at_any_world_size_resumed_at_any_step_and_proved(tmp_path: Pa
     assert athanor("state", "verify", tmp_path / "whole", "--data", data).returncode == 1
 
 
+@pytest.mark.parametrize("damage", ["cut in the header", "cut", "count", "json", "of another shard"])
+def test_damaged_counts_are_counted_again_by_the_command_that_the_loader_names(tmp_path: Path, damage: str) -> None:
+    data = write_jsonl(tmp_path / "data", [documents(40), documents(41), documents(40)])
+    flags = ("--max-length", MAX, "--sample-rule", "pack", "--json")
+    first = json.loads(athanor("index", data, "--view", *flags).stdout)
+    files = [*(data / ".athanor/views").glob("*/*.bin")]
+    own, other = (next(file for file in files if name in file.read_bytes()) for name in (b'"0.jsonl"', b'"2.jsonl"'))
+    whole = own.read_bytes()
+    broken = {
+        "cut in the header": whole[:30],
+        "cut": whole[:-5],
+        "count": whole[:70] + bytes([whole[70] ^ 1]) + whole[71:],
+        "json": whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:],
+        "of another shard": other.read_bytes(),
+    }
+    own.write_bytes(broken[damage])
+    with pytest.raises(AthanorError, match=r"index --view") as caught:
+        list(Loader(str(data), batch_size=1, max_length=MAX, sample_rule="pack"))
+    assert caught.value.code == "ATH_INDEX_CORRUPT"
+    again = athanor("index", data, "--view", *flags)
+    assert "counted again" in again.stderr
+    assert json.loads(again.stdout)["counted"] == 1
+    assert own.read_bytes() == whole
+    with Loader(str(data), batch_size=1, max_length=MAX, sample_rule="pack") as loader:
+        assert sum(1 for _ in loader) == first["rows"]
+
+
 def test_the_command_counts_once_and_says_what_it_found(tmp_path: Path) -> None:
     records = documents(300)
     data = write_jsonl(tmp_path / "data", [records])

@@ -3,10 +3,10 @@ import { availableParallelism } from "node:os";
 import type { AthanorError } from "../base/errors.ts";
 import { formatCount, formatDuration, formatNumber, formatSize } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
-import { uncounted } from "../dataset/counts.ts";
+import { damagedCounts, uncounted } from "../dataset/counts.ts";
 import { isPieceRule, sampleRule } from "../dataset/samples.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
-import { writeView } from "../dataset/view-write.ts";
+import { ViewWriter, writeView } from "../dataset/view-write.ts";
 import { countTokens } from "../feed/count.ts";
 import { viewOf } from "../feed/order-view.ts";
 import type { PosixStorage } from "../storage/posix.ts";
@@ -41,6 +41,14 @@ export async function indexView(
     viewOf(index, request, storage, {
       count: async (set, counted) => {
         const { again } = flags;
+        const damaged = again ? [] : await damagedCounts(set, counted.hash, storage);
+        for (const shard of damaged)
+          process.stderr.write(`damaged counts of ${set.shards[shard]!.path}, counted again\n`);
+        if (damaged.length > 0) {
+          await new ViewWriter(set, counted.hash, path).remove(damaged);
+          // A descriptor that is kept would go on with the damaged file.
+          storage.forget();
+        }
         const missing = again ? [...set.shards.keys()] : await uncounted(set, counted.hash, storage);
         bytes = missing.reduce((sum, shard) => sum + set.shards[shard]!.size, 0);
         if (missing.length > 0 && !json) tellBefore(missing.length, bytes, threads, request.text !== undefined);

@@ -11,7 +11,7 @@ import type { ReadableObject, Storage } from "../storage/types.ts";
 import { IndexCorrupt } from "./errors.ts";
 import { HEADER_BYTES, tableName } from "./index-layout.ts";
 import type { DatasetIndex, ShardRow } from "./types.ts";
-import { checkCounts, countsPlace, decodeCounts, VIEW_REMEDY } from "./view-layout.ts";
+import { checkCounts, checkCountsEnd, COUNTS_REMEDY, countsPlace, decodeCounts } from "./view-layout.ts";
 
 /** Of an index on disk. `tokens`: 32 hex digits, hash of what makes tokens of a record. */
 export function countsFolder(index: DatasetIndex, tokens: string): string {
@@ -35,6 +35,36 @@ export async function uncounted(index: DatasetIndex, tokens: string, storage: St
   return index.shards.flatMap((row, i) => (names.has(tableName(row)) ? [] : [i]));
 }
 
+/** Counts that are looked at together, in records: 1 MiB. */
+const PIECE = 1 << 18;
+/** Files that are looked at at a time. */
+const CHECKED = 8;
+
+/** Numbers of the shards whose counts are damaged: reads all counts. */
+export async function damagedCounts(index: DatasetIndex, tokens: string, storage: Storage): Promise<number[]> {
+  const missing = new Set(await uncounted(index, tokens, storage));
+  const queue = [...index.shards.entries()].filter(([shard]) => !missing.has(shard)).values();
+  const damaged: number[] = [];
+  const work = async (): Promise<void> => {
+    for (const [shard, row] of queue) {
+      const { table } = await index.shardTable(shard);
+      try {
+        const reader = await CountsReader.open(storage, countsFile(index, tokens, row), table);
+        try {
+          await reader.check();
+        } finally {
+          await reader.close();
+        }
+      } catch (error) {
+        if (!(error instanceof IndexCorrupt)) throw error;
+        damaged.push(shard);
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: CHECKED }, work));
+  return damaged.sort((a, b) => a - b);
+}
+
 /** The file of counts of one shard, open. */
 export class CountsReader {
   private readonly object: ReadableObject;
@@ -51,7 +81,10 @@ export class CountsReader {
     try {
       const head = new Uint8Array(Math.min(HEADER_BYTES, object.size));
       await object.readInto(head, 0);
-      checkCounts(head, object.size, file, table.firstRecord[table.blocks]!, table.blocks);
+      const at = checkCounts(head, object.size, file, table.firstRecord[table.blocks]!, table.blocks);
+      const end = new Uint8Array(object.size - at);
+      await object.readInto(end, at);
+      checkCountsEnd(head, end, file, at);
       return new CountsReader(object, table);
     } catch (error) {
       await object.close();
@@ -61,6 +94,17 @@ export class CountsReader {
 
   close(): Promise<void> {
     return this.object.close();
+  }
+
+  /** Reads all counts; throws ATH_INDEX_CORRUPT. */
+  async check(): Promise<void> {
+    const { blocks, firstRecord } = this.table;
+    for (let from = 0; from < blocks;) {
+      let to = from + 1;
+      while (to < blocks && firstRecord[to + 1]! - firstRecord[from]! <= PIECE) to++;
+      await this.blocks(from, to);
+      from = to;
+    }
   }
 
   /** Tokens of each record of a block. */
@@ -79,7 +123,7 @@ export class CountsReader {
     const read = await this.object.readInto(bytes, begin);
     if (read !== bytes.length) {
       const what = `file of a view is damaged: expected ${bytes.length} bytes of counts, found ${read}`;
-      throw new IndexCorrupt(what, { file: this.object.uri, byteOffset: begin }, VIEW_REMEDY);
+      throw new IndexCorrupt(what, { file: this.object.uri, byteOffset: begin }, COUNTS_REMEDY);
     }
     return Array.from({ length: to - from }, (_, i) => {
       const { offset, length } = place(from + i);

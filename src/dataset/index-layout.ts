@@ -36,6 +36,7 @@ const ROW_BYTES = 72;
 const KIND_SHARDS = 1;
 const KIND_BLOCKS = 2;
 const ENCODINGS: readonly Encoding[] = ["plain", "gzip", "zlib", "zstd", "zstd-frames"];
+const REBUILD = "run `athanor index --rebuild` on the data";
 /** See `view-layout.ts`. */
 export const KIND_COUNTS = 3;
 export const KIND_VIEW = 4;
@@ -220,24 +221,24 @@ export function encodeHeader({ kind, payload, crc, rows, a, b, json: jsonBytes }
   return bytes;
 }
 
-/** Throws ATH_INDEX_CORRUPT for what is no header of this kind. */
-export function decodeHeader(bytes: Uint8Array, kind: number, file: string): Header {
+/** Throws ATH_INDEX_CORRUPT for what is no header of this kind. `remedy`: of a file beside the index itself. */
+export function decodeHeader(bytes: Uint8Array, kind: number, file: string, remedy = REBUILD): Header {
   if (bytes.byteLength < HEADER_BYTES)
-    throw corrupt(file, `a header of ${HEADER_BYTES} bytes`, `${bytes.byteLength} bytes`);
+    throw corrupt(file, `a header of ${HEADER_BYTES} bytes`, `${bytes.byteLength} bytes`, remedy);
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   const magic = Buffer.from(bytes.subarray(0, 8)).toString("latin1");
-  if (magic !== MAGIC) throw corrupt(file, MAGIC, JSON.stringify(magic));
+  if (magic !== MAGIC) throw corrupt(file, MAGIC, JSON.stringify(magic), remedy);
   const version = view.getUint32(8, true);
   if (version !== INDEX_VERSION) {
     throw new IndexCorrupt(
       `the index is of version ${version}, this Athanor reads version ${INDEX_VERSION}`,
       { file },
-      "run `athanor index` on the data, which makes it anew",
+      remedy === REBUILD ? "run `athanor index` on the data, which makes it anew" : remedy,
     );
   }
   const headerCrc = crc32c(bytes.subarray(0, 60));
-  if (view.getUint32(60, true) !== headerCrc) throw corrupt(file, "a header CRC that fits", "another one");
-  if (view.getUint32(12, true) !== kind) throw corrupt(file, `kind ${kind}`, `${view.getUint32(12, true)}`);
+  if (view.getUint32(60, true) !== headerCrc) throw corrupt(file, "a header CRC that fits", "another one", remedy);
+  if (view.getUint32(12, true) !== kind) throw corrupt(file, `kind ${kind}`, `${view.getUint32(12, true)}`, remedy);
   return {
     kind,
     payload: Number(view.getBigUint64(16, true)),
@@ -296,10 +297,6 @@ function bytesOf(array: Float64Array | Uint32Array): Uint8Array {
   return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
 }
 
-function corrupt(file: string, expected: string, found: string): Error {
-  return new IndexCorrupt(
-    `index file is damaged: expected ${expected}, found ${found}`,
-    { file },
-    "run `athanor index --rebuild` on the data",
-  );
+function corrupt(file: string, expected: string, found: string, remedy = REBUILD): Error {
+  return new IndexCorrupt(`index file is damaged: expected ${expected}, found ${found}`, { file }, remedy);
 }

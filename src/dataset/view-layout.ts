@@ -11,16 +11,19 @@
  * ```
  * Counts are read a block at a time: block b of a shard begins at 64 + 4 × (its first record + b).
  */
+import { basename } from "node:path";
 import { crc32c } from "../base/crc32c.ts";
 import { IndexCorrupt } from "./errors.ts";
-import { decodeHeader, encodeHeader, HEADER_BYTES, KIND_COUNTS, KIND_VIEW } from "./index-layout.ts";
+import { decodeHeader, encodeHeader, HEADER_BYTES, KIND_COUNTS, KIND_VIEW, tableName } from "./index-layout.ts";
 import type { PieceRule } from "./pack.ts";
 import type { ShardRow } from "./types.ts";
 
 /** In `b` of a view; 0: it does not say of which counts it was made. */
 const WITH_CRC = 1;
 
+/** Of rows. */
 export const VIEW_REMEDY = "remove it: it is made again by the next loader, or by `athanor index --view`";
+export const COUNTS_REMEDY = "run `athanor index --view` with the options of the loader: it counts such a shard again";
 
 /** What the rows of a view are made of, beside the counts. */
 export interface ViewFacts {
@@ -86,16 +89,29 @@ export function countsCrcOf(counts: Uint32Array): number {
 export function decodeCounts(bytes: Uint8Array<ArrayBuffer>, file: string, offset: number): Uint32Array {
   const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
   const counts = words.subarray(1);
-  if (words[0] !== countsCrcOf(counts)) throw corrupt(file, "counts whose CRC fits", "other ones", offset);
+  if (words[0] !== countsCrcOf(counts))
+    throw corrupt(file, "counts whose CRC fits", "other ones", COUNTS_REMEDY, offset);
   return counts;
 }
 
-/** Is it a whole file of counts of this shard? `head`: its header; `size`: of the file. */
-export function checkCounts(head: Uint8Array, size: number, file: string, records: number, blocks: number): void {
-  const { rows, a, payload } = decodeHeader(head, KIND_COUNTS, file);
+/** Is it a whole file of counts of this shard? `head`: its header; `size`: of the file. Returns where its JSON begins. */
+export function checkCounts(head: Uint8Array, size: number, file: string, records: number, blocks: number): number {
+  const { rows, a, payload, json } = decodeHeader(head, KIND_COUNTS, file, COUNTS_REMEDY);
   if (rows !== blocks || a !== records)
-    throw corrupt(file, `${records} records in ${blocks} blocks`, `${a} in ${rows}`);
-  if (size !== payload + HEADER_BYTES) throw corrupt(file, `${payload + HEADER_BYTES} bytes`, `${size}`);
+    throw corrupt(file, `${records} records in ${blocks} blocks`, `${a} in ${rows}`, COUNTS_REMEDY);
+  const end = HEADER_BYTES + 4 * (records + blocks);
+  if (payload !== end - HEADER_BYTES + json || size !== end + json)
+    throw corrupt(file, `${end + json} bytes`, `${size}`, COUNTS_REMEDY);
+  return end;
+}
+
+/** Is the JSON behind the counts whole, and that of the file's name? `head`: the header, checked. */
+export function checkCountsEnd(head: Uint8Array, bytes: Uint8Array, file: string, offset: number): void {
+  const { crc } = decodeHeader(head, KIND_COUNTS, file, COUNTS_REMEDY);
+  if (crc32c(bytes) !== crc) throw corrupt(file, "a CRC of the JSON that fits", "another one", COUNTS_REMEDY, offset);
+  const shard = JSON.parse(Buffer.from(bytes).toString("utf8")) as Pick<ShardRow, "path" | "size" | "crc32c">;
+  if (tableName(shard) !== basename(file))
+    throw corrupt(file, "counts of the shard of this name", `those of ${shard.path}`, COUNTS_REMEDY, offset);
 }
 
 export function encodeView({ shardTokens, rows, countsCrc, ...facts }: ViewRows): Uint8Array[] {
@@ -115,14 +131,14 @@ export function encodeView({ shardTokens, rows, countsCrc, ...facts }: ViewRows)
 
 /** undefined: it does not say of which counts it was made, so nobody can trust it. */
 export function decodeView(bytes: Uint8Array, file: string): ViewRows | undefined {
-  const head = decodeHeader(bytes, KIND_VIEW, file);
+  const head = decodeHeader(bytes, KIND_VIEW, file, VIEW_REMEDY);
   if (head.b !== WITH_CRC) return undefined;
   const { rows: shards, a: blocks, json } = head;
   if (bytes.byteLength !== HEADER_BYTES + head.payload || head.payload !== shards * 8 + blocks * 8 + json)
-    throw corrupt(file, `${HEADER_BYTES + shards * 8 + blocks * 8 + json} bytes`, `${bytes.byteLength}`);
+    throw corrupt(file, `${HEADER_BYTES + shards * 8 + blocks * 8 + json} bytes`, `${bytes.byteLength}`, VIEW_REMEDY);
   // A copy: the views need a buffer that begins at a multiple of 8.
   const payload = bytes.slice(HEADER_BYTES);
-  if (crc32c(payload) !== head.crc) throw corrupt(file, "a payload CRC that fits", "another one");
+  if (crc32c(payload) !== head.crc) throw corrupt(file, "a payload CRC that fits", "another one", VIEW_REMEDY);
   const facts = JSON.parse(Buffer.from(payload.subarray(payload.length - json)).toString("utf8")) as ViewFacts;
   return {
     ...facts,
@@ -136,7 +152,7 @@ function bytesOf(array: Float64Array | Uint32Array): Uint8Array {
   return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
 }
 
-function corrupt(file: string, expected: string, found: string, byteOffset?: number): Error {
+function corrupt(file: string, expected: string, found: string, remedy: string, byteOffset?: number): Error {
   const what = `file of a view is damaged: expected ${expected}, found ${found}`;
-  return new IndexCorrupt(what, byteOffset === undefined ? { file } : { file, byteOffset }, VIEW_REMEDY);
+  return new IndexCorrupt(what, byteOffset === undefined ? { file } : { file, byteOffset }, remedy);
 }

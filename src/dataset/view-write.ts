@@ -2,7 +2,7 @@
  * Writing what a view needs into `.athanor/views/`: each file under a temporary name, fsynced, renamed. No lock files: whoever counts
  * at the same time writes the same bytes to the same names.
  */
-import { readdir, readFile, stat, unlink } from "node:fs/promises";
+import { readdir, readFile, rm, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { isTemporary, writeAtomic } from "../base/atomic-write.ts";
 import { makeFolders } from "../base/make-folders.ts";
@@ -51,6 +51,14 @@ export class ViewWriter {
         if (bytes !== undefined && mayBeOf(bytes, file, this.tokens)) await unlessGone(unlink(file));
       }
     });
+  }
+
+  /** Removes damaged counts: their shards are among those to be counted then. */
+  async remove(shards: readonly number[]): Promise<void> {
+    for (const shard of shards) {
+      const file = countsFile(this.index, this.tokens, this.index.shards[shard]!);
+      await guardWrites(file, this.source, () => rm(file, { force: true }));
+    }
   }
 
   /** `blocks`: counts of each block of the shard, in order, as they come. */
