@@ -293,3 +293,44 @@ def test_a_page_larger_than_what_reads_had_room_for_in_extents_of_whole_shards(r
     assert found == list(range(0, rows * width, width))
     manifest = json.loads((tmp_path / ".athanor" / "manifest.json").read_text())
     assert rows * width * 8 < manifest["largestBlock"]["ids"] < rows * width * 8 + 100_000
+
+
+def test_fields_that_are_no_columns_are_named_with_the_reason(run_dir: Path, tmp_path: Path) -> None:
+    assert run_dir.exists()
+    one = decimal.Decimal("1.25")
+    table = {
+        "id": pa.array([1, 2], pa.int64()),
+        "dec": pa.array([one, one], pa.decimal128(9, 2)),
+        "decs": pa.array([[one], []], pa.list_(pa.decimal128(9, 2))),
+        "half": pa.array(np.array([1, 2], np.float16)),
+        "lists": pa.array([[[1], [2]], []], pa.list_(pa.list_(pa.int64()))),
+        "words": pa.array([["a"], []], pa.list_(pa.string())),
+        "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
+        "late": pa.array([None, None], pa.null()),
+        "__proto__": pa.array([one, one], pa.decimal128(9, 1 + 1)),
+    }
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    pq.write_table(pa.table({**table, "late": pa.array([5, 6], pa.int64())}), tmp_path / "b.parquet")
+    command = ["node", str(ROOT / "dist/src/cli/main.js"), "inspect", str(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    left = {
+        "dec": "holds decimals of scale 2",
+        "decs": "holds lists of decimals of scale 2",
+        "half": "holds float16 numbers",
+        "lists": "holds lists of lists of numbers",
+        "words": "holds lists of text",
+        "map": "holds maps",
+        "__proto__": "holds decimals of scale 2",
+    }
+    assert sorted(line for line in said.splitlines() if line.startswith("no column")) == sorted(
+        f"no column: {name} {why}" for name, why in left.items()
+    )
+    options: dict[str, Any] = {"batch_size": 2, "max_length": 4, "shuffle": "none"}
+    with (
+        pytest.raises(AthanorError, match="field dec is no column: it holds decimals of scale 2") as caught,
+        Loader(str(tmp_path), columns=["dec"], **options) as loader,
+    ):
+        next(iter(loader))
+    assert caught.value.code == "ATH_COLUMN_UNKNOWN"
+    # Nulls of one shard leave the other's column what it is.
+    assert any(line.split()[:2] == ["late", "int64"] for line in said.splitlines())

@@ -54,7 +54,7 @@ export async function* scan(
   limits: BlockLimits = LIMITS,
 ): AsyncGenerator<ScannedBlock, ScanEnd> {
   const footer = await readFooter(object);
-  const { fields, leaves, nested } = footer.schema;
+  const { fields, leaves, nested, left } = footer.schema;
   const skips: number[] = [];
   let firstRecord = 0;
   let read = 0;
@@ -84,7 +84,7 @@ export async function* scan(
     skips: skipsText(skips),
     ...(Object.keys(nested).length > 0 && { nested }),
   };
-  return { encoding: "plain", crc32c: footer.crc32c, meta: { ...meta } };
+  return { encoding: "plain", crc32c: footer.crc32c, meta: { ...meta }, notColumns: left };
 }
 
 async function* scanGroup(

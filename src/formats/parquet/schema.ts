@@ -9,6 +9,7 @@
 import type { SchemaElement } from "hyparquet/src/types.js";
 import { RecordMalformed } from "../errors.ts";
 import type { ValueKind } from "../types.ts";
+import { whyLeft } from "./left.ts";
 import { isNested, leavesOf, ownNode } from "./nested.ts";
 
 export type PhysicalType = NonNullable<SchemaElement["type"]>;
@@ -59,6 +60,8 @@ export interface FileSchema {
   fields: ColumnField[];
   /** Of fields of JSON, by name: leaves counted from the field's own first one. */
   nested: { [name: string]: Node };
+  /** Names of fields that are no columns, with the reason. */
+  left: { [name: string]: string };
 }
 
 const MAX_DEPTH = 64;
@@ -75,11 +78,14 @@ export function readSchema(elements: readonly SchemaElement[], file: string): Fi
   const fields: ColumnField[] = [];
   const names = new Set<string>();
   const nested: FileSchema["nested"] = {};
+  const left: FileSchema["left"] = {};
   for (const node of root) {
     const field = columnField(node, builder.leaves);
     // Of two fields with one name the first one counts.
     const first = !names.has(node.name);
     if (field !== undefined && first) fields.push(field);
+    const why = field === undefined && !isNested(node) && first ? whyLeft(node, builder.leaves) : undefined;
+    if (why !== undefined) Object.defineProperty(left, node.name, { value: why, enumerable: true });
     if (isNested(node) && first) {
       Object.defineProperty(nested, node.name, { value: ownNode(node), enumerable: true });
       for (let leaf = node.leaf; leaf < node.leaf + leavesOf(node); leaf++) {
@@ -88,7 +94,7 @@ export function readSchema(elements: readonly SchemaElement[], file: string): Fi
     }
     names.add(node.name);
   }
-  return { leaves: builder.leaves, root, fields, nested };
+  return { leaves: builder.leaves, root, fields, nested, left };
 }
 
 class Builder {
