@@ -155,6 +155,34 @@ def test_what_is_not_there_is_an_error_not_nothing(folder: Path) -> None:
     assert compare(folder, kept, [HI]) == ["hiser"]
 
 
+@pytest.mark.parametrize(
+    "text", ["🙂a𝒳b", "plain", "it's a 3RD-hand (éCOLE) [x] don't\u00a0STOP {a<b", "\u0345ab 𐐨𐐩 ÀÉ"]
+)
+def test_text_has_the_characters_of_python(folder: Path, text: str) -> None:
+    chat = [turn("user", text)]
+    content = "{{ messages[0].content"
+    filters = [f"| {name} }}}}" for name in ["length", "count", "title", "capitalize", "upper"]]
+    items = [f"[{item}] }}}}" for item in ["0", "-1", "1", "99", "1:", "::-1", "messages | length"]]
+    whole = "|".join(content + rest for rest in [*filters, *items, ".title() }}", ".capitalize() }}"])
+    assert compare(folder, "x" + whole, [chat]) != [None]
+    lengths = "x{{ messages | length }}{{ messages[0] | length }}{{ nosuch | length }}"
+    assert compare(folder, lengths, [chat]) == ["x120"]
+
+
+def test_numbers_divide_as_in_python(folder: Path) -> None:
+    parts = []
+    for a in ["-7", "7", "-6", "0", "7.5", "-7.5", "-6.0", "true"]:
+        for b in ["3", "-3", "2.5", "-2.0"]:
+            parts.append(f"{{{{ {a} % {b} }}}}{{% set a = {a} %}} {{{{ a % {b} }}}}")
+    assert compare(folder, "x" + " ".join(parts), [HI]) != [None]
+    assert compare(folder, "x{{ 7 % 0 }}", [HI]) == [None]
+
+
+def test_what_differs_from_python_is_refused(folder: Path) -> None:
+    for template in ["'abc'.length", "messages.length", "'ǆ'.title()", "'ΑΣ'.title()", "'ß' | capitalize"]:
+        assert "ATH_CHAT_TEMPLATE" in ours(folder, f"x{{{{ {template} }}}}", [(HI, None)])[0]["error"]
+
+
 def words(folder: Path, found: dict[str, Any], value: int = 1) -> str:
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
     kept = [token for token, marked in zip(found["ids"], found["marked"]) if marked == value]

@@ -5,8 +5,9 @@
  * @example
  * usePython(tree); // message.content.strip("\n") → athanor_strip(message.content, "\n")
  */
-import { there } from "./access.ts";
+import { items, length, there } from "./access.ts";
 import { floatValue, functionValue, integerValue, listValue, textValue, type RuntimeValue } from "./runtime.ts";
+import { SPACES, titled, titleFilter, titleMethod } from "./words.ts";
 
 /** A node of the library's tree, whatever it is. */
 export interface Node {
@@ -16,14 +17,18 @@ export interface Node {
 
 const PREFIX = "athanor_";
 /** Methods of text that are called as functions of ours. */
-const METHODS = new Set(["strip", "lstrip", "rstrip", "capitalize"]);
+const METHODS = new Set(["strip", "lstrip", "rstrip", "capitalize", "title"]);
 /** Filters, and the function that each is. */
 const FILTERS: Readonly<Record<string, string>> = {
   trim: "strip",
   tojson: "tojson",
   capitalize: "capitalize",
   string: "str",
+  title: "titlefilter",
+  length: "length",
+  count: "length",
 };
+const OPERATORS: Readonly<Record<string, string>> = { "+": "add", "%": "modulo" };
 /** Lists of statements, and those of them that print nothing. */
 const BODIES = ["body", "alternate", "defaultBlock"];
 const SILENT = new Set(
@@ -32,10 +37,7 @@ const SILENT = new Set(
 
 /** Longest list of `range`: a template is not trusted. */
 const MAX_RANGE = 1_000_000;
-/** `str.isspace` of Python. */
-const SPACE = new Set(
-  "\t\n\v\f\r\u001c\u001d\u001e\u001f \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000",
-);
+const SPACE = new Set(SPACES);
 
 /** A template has called `raise_exception`: it refuses the conversation. */
 export class Refused extends Error {}
@@ -63,8 +65,9 @@ export function usePython(tree: unknown, seen: (node: Node) => void): void {
   else if (node.type === "BinaryExpression" && (node["operator"] as Node)["value"] === "~") {
     node["left"] = printed(node["left"] as Node);
     node["right"] = printed(node["right"] as Node);
-  } else if (node.type === "BinaryExpression" && (node["operator"] as Node)["value"] === "+") {
-    become(node, "add", [node["left"] as Node, node["right"] as Node]);
+  } else if (node.type === "BinaryExpression") {
+    const name = OPERATORS[String((node["operator"] as Node)["value"])];
+    if (name !== undefined) become(node, name, [node["left"] as Node, node["right"] as Node]);
   }
   for (const name of BODIES) {
     const body = node[name];
@@ -88,12 +91,13 @@ function method(node: Node): void {
   node["callee"] = { type: "Identifier", value: PREFIX + name };
 }
 
-/** What has the member must be there. */
+/** What has the member must be there; a text has characters, not units of UTF-16. */
 function member(node: Node): void {
   const property = node["property"] as Node;
-  const name = node["computed"] === true && property.type !== "StringLiteral" ? undefined : property["value"];
-  const args: Node[] = typeof name === "string" ? [{ type: "StringLiteral", value: name }] : [];
-  node["object"] = called("there", [node["object"] as Node, ...args]);
+  const isName = property.type === (node["computed"] === true ? "StringLiteral" : "Identifier");
+  const object = node["object"] as Node;
+  if (isName) node["object"] = called("there", [object, { type: "StringLiteral", value: property["value"] }]);
+  else node["object"] = called(property.type === "SliceExpression" ? "there" : "items", [object]);
 }
 
 /** A filter is an identifier, or a call of one. */
@@ -126,9 +130,14 @@ export const GLOBALS: readonly [string, RuntimeValue][] = [
   [`${PREFIX}strip`, functionValue((args) => strip(args, true, true))],
   [`${PREFIX}lstrip`, functionValue((args) => strip(args, true, false))],
   [`${PREFIX}rstrip`, functionValue((args) => strip(args, false, true))],
-  [`${PREFIX}capitalize`, functionValue(([text]) => capitalize(textOf(text!)))],
+  [`${PREFIX}capitalize`, functionValue(([text]) => textValue(titled(textOf(text!))))],
+  [`${PREFIX}title`, functionValue(([text]) => textValue(titleMethod(textOf(text!))))],
+  [`${PREFIX}titlefilter`, functionValue(([text]) => textValue(titleFilter(textOf(text!))))],
+  [`${PREFIX}length`, functionValue(([value]) => length(value))],
+  [`${PREFIX}items`, functionValue(([value]) => items(value))],
   [`${PREFIX}str`, functionValue(([value]) => textValue(textOf(value!)))],
   [`${PREFIX}add`, functionValue(([left, right]) => add(left!, right!))],
+  [`${PREFIX}modulo`, functionValue(([left, right]) => modulo(left!, right!))],
   [`${PREFIX}there`, functionValue(([value, name]) => there(value, name))],
   [`${PREFIX}tojson`, functionValue(tojson)],
 ];
@@ -198,6 +207,18 @@ function add(left: RuntimeValue, right: RuntimeValue): RuntimeValue {
   return left.type === "FloatValue" || right.type === "FloatValue" ? floatValue(sum) : integerValue(sum);
 }
 
+/** Python's remainder has the sign of the divisor. */
+function modulo(left: RuntimeValue, right: RuntimeValue): RuntimeValue {
+  if (!NUMBERS.has(left.type) || !NUMBERS.has(right.type)) throw new TypeError(`${left.type} % ${right.type}`);
+  if (typeof left.value === "bigint" || typeof right.value === "bigint") throw new RangeError("% beyond 2^53");
+  const by = Number(right.value);
+  if (by === 0) throw new RangeError("% of zero");
+  const rest = Number(left.value) % by;
+  const result = rest !== 0 && rest < 0 !== by < 0 ? rest + by : rest;
+  if (left.type !== "FloatValue" && right.type !== "FloatValue") return integerValue(result + 0);
+  return floatValue(result === 0 && by < 0 ? -0 : result === 0 ? 0 : result);
+}
+
 function named(type: string): string {
   return { StringValue: "text", NullValue: "None", UndefinedValue: "what is not there" }[type] ?? type;
 }
@@ -211,11 +232,6 @@ function strip([value, characters]: readonly RuntimeValue[], left: boolean, righ
   while (left && from < to && away.has(points[from]!)) from++;
   while (right && to > from && away.has(points[to - 1]!)) to--;
   return textValue(points.slice(from, to).join(""));
-}
-
-function capitalize(text: string): RuntimeValue {
-  const [first = "", ...rest] = Array.from(text);
-  return textValue(first.toUpperCase() + rest.join("").toLowerCase());
 }
 
 function range(args: readonly RuntimeValue[]): RuntimeValue {
