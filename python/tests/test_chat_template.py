@@ -373,6 +373,15 @@ def test_what_is_refused_says_what_to_write(run_dir: Path, data: Path, folder: P
     broken = tmp_path / "broken.jinja"
     broken.write_text("{% for %}")
     refused("ATH_CHAT_TEMPLATE", "cannot be read", chat_template=broken)
+    broken.write_text("{% for m in messages %}{{ m.content }}")
+    refused("ATH_CHAT_TEMPLATE", "it does not parse, a block in it is not closed", chat_template=broken)
+    broken.write_bytes(b"\xff{{ messages[0].content }}")
+    refused("ATH_CHAT_TEMPLATE", "is not UTF-8", chat_template=broken)
+    for text in ["", "{# nothing #}\n\n", "{% if false %}{{ messages }}{% endif %}"]:
+        broken.write_text(text)
+        refused("ATH_CHAT_TEMPLATE", "writes nothing of a conversation", chat_template=broken)
+    broken.write_text("{{ messages[0].content if messages | length == 1 }}")
+    refused("ATH_RECORD_MALFORMED", "writes nothing of it", chat_template=broken)
     forgets = tmp_path / "forgets.jinja"
     forgets.write_text("{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}")
     refused("ATH_CHAT_TEMPLATE", "does not tell where message 1", chat_template=forgets)

@@ -6,6 +6,7 @@ import { spawnThread } from "../base/threads.ts";
 import { chatSpec, type ChatRequest } from "../feed/chat-view.ts";
 import { NotFound } from "../storage/errors.ts";
 import type { Storage } from "../storage/types.ts";
+import { templateText } from "../tokenizer/chat/config.ts";
 import { TokenizerUnreadable } from "../tokenizer/errors.ts";
 import type { CompiledTokenizer } from "../tokenizer/types.ts";
 import type { TokenizerFiles } from "../tokenizer/compile.ts";
@@ -63,7 +64,7 @@ export class Tokenizers {
 
   private async text(path: string): Promise<string> {
     const { bytes } = await this.read(path);
-    return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
+    return templateText(bytes, path);
   }
 
   /** A folder that is no model's says what it holds. */

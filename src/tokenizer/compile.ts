@@ -9,7 +9,7 @@
 import { createHash } from "node:crypto";
 import { AthanorError, messageOf } from "../base/errors.ts";
 import { aroundOf } from "./around.ts";
-import { chatOf } from "./chat/config.ts";
+import { chatOf, templateText } from "./chat/config.ts";
 import { TokenizerUnreadable } from "./errors.ts";
 import { normalizerOf } from "./normalize.ts";
 import { flatten, splitterOf } from "./split.ts";
@@ -66,7 +66,10 @@ export function compileTokenizer({ file, json, config, template }: TokenizerFile
       added,
       around: aroundOf(definition.post_processor ?? null, { bos: idOf("bos_token"), eos: idOf("eos_token") }),
       pad: definition.padding?.pad_id ?? idOf("pad_token"),
-      chat: chatOf(names, template === undefined ? undefined : text(template)),
+      chat: chatOf(
+        names,
+        template === undefined ? undefined : templateText(template, file.replace(/[^/]*$/, "chat_template.jinja")),
+      ),
     };
     const preTokenizers = flatten(definition.pre_tokenizer ?? null);
     if (!isByteLevel(definition, preTokenizers)) {

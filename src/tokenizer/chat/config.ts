@@ -4,6 +4,7 @@
  * @example
  * chatOf({ chat_template: "{{ bos_token }}", bos_token: { content: "<s>" } }, undefined).tokens; // '{"bos_token":"<s>"}'
  */
+import { ChatTemplate } from "../errors.ts";
 import type { CompiledTokenizer } from "../types.ts";
 
 const TOKENS = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"].map((name) => `${name}_token`);
@@ -27,6 +28,17 @@ export function chatOf(config: Readonly<Record<string, unknown>>, file: string |
   const all = Object.fromEntries<string | string[]>(tokens);
   if (others.length > 0) all["additional_special_tokens"] = others;
   return { templates, tokens: JSON.stringify(all) };
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** The text of a template's file. */
+export function templateText(bytes: Uint8Array, file: string): string {
+  try {
+    return utf8.decode(bytes);
+  } catch (error) {
+    throw new ChatTemplate("the chat template is not UTF-8", { file }, "save the file as UTF-8", error);
+  }
 }
 
 function contentOf(token: unknown): string | undefined {

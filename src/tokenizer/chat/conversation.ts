@@ -33,6 +33,8 @@ interface Turns {
   values: readonly RuntimeValue[];
   tools: RuntimeValue;
   marks: Marks;
+  /** Someone says something. */
+  says: boolean;
 }
 
 export class ChatRenderer {
@@ -64,6 +66,7 @@ export class ChatRenderer {
   render(messages: string, tools?: string): RenderedChat {
     const turns = this.turns(messages, tools);
     const full = this.text(turns, turns.values.length, false);
+    if (turns.says && isBlank(full)) throw this.silent();
     if (this.template.generation) return cleaned(full, turns.marks);
     const { roles } = turns;
     const spans = roles.flatMap((role, i) => (role === "assistant" ? [this.span(turns, i, full)] : []));
@@ -87,7 +90,8 @@ export class ChatRenderer {
     const tools = valueOf(toolsJson === undefined ? null : parsed(toolsJson, "tools"), (text) =>
       guard === undefined ? text : guard.text(text, "system", marks.text),
     );
-    return { roles, values, tools, marks };
+    const says = messages.some((message) => saysSomething((message as Map<string, Parsed>).get("content")));
+    return { roles, values, tools, marks, says };
   }
 
   /** The first messages alone. */
@@ -153,6 +157,15 @@ export class ChatRenderer {
     );
   }
 
+  private silent(): Error {
+    if (this.works) return new Refused("it writes nothing of it");
+    return new ChatTemplate(
+      `the chat template ${this.template.name} writes nothing of a conversation`,
+      {},
+      "mend it, or give another one with chat_template=",
+    );
+  }
+
   /** What the template writes around what a user says, and up to the first token of the assistant's turn. */
   private plain(): string[] {
     const message = (role: string): RuntimeValue =>
@@ -166,10 +179,11 @@ export class ChatRenderer {
     const marks = marksFor([this.source]);
     const texts: string[] = [];
     for (const roles of [["user"], ["system", "user"]]) {
-      const turns = { roles, values: roles.map(message), tools: valueOf(null, String), marks };
+      const turns = { roles, values: roles.map(message), tools: valueOf(null, String), marks, says: true };
       try {
         const said = this.text(turns, roles.length, false);
         texts.push(said);
+        if (isBlank(said)) continue;
         this.works = true;
         const prompted = this.text(turns, roles.length, true);
         if (prompted.startsWith(said)) texts.push(this.firstToken(prompted.slice(said.length)));
@@ -195,6 +209,15 @@ function parsed(json: string, what: string): Parsed {
   } catch (error) {
     throw new Refused(`the ${what} are no JSON: ${messageOf(error)}`);
   }
+}
+
+function saysSomething(content: Parsed | undefined): boolean {
+  return typeof content === "string" ? content.trim() !== "" : Array.isArray(content) && content.length > 0;
+}
+
+/** Nothing but white space and marks. */
+function isBlank(text: string): boolean {
+  return !/[^\s\ufdd0-\ufdef]/.test(text);
 }
 
 const FIRST_MARK = 0xfdd0;

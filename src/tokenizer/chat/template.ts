@@ -52,8 +52,10 @@ export function parseTemplate(source: string, name: string): Template {
     usePython(tree, (node) => note(node, written, examined));
     mendLoops(tree);
   } catch (error) {
+    // The library's parser runs over the end of a template whose last block is open.
+    const why = error instanceof TypeError ? "it does not parse, a block in it is not closed" : messageOf(error);
     throw new ChatTemplate(
-      `the chat template ${name} cannot be read: ${messageOf(error)}`,
+      `the chat template ${name} cannot be read: ${why}`,
       {},
       "mend it, or give another one with chat_template=",
       error,
