@@ -151,6 +151,28 @@ def test_what_is_refused_says_what_to_write(run_dir: Path, data: str, tmp_path: 
         Loader(data, batch_size=1, tokenizer=folder, text_column="body") as loader,
     ):
         next(iter(loader))
+    with (
+        pytest.raises(AthanorError, match="names of a model hub are not taken") as caught,
+        Loader(data, batch_size=1, tokenizer="deepseek-ai/DeepSeek-V3") as loader,
+    ):
+        next(iter(loader))
+    assert caught.value.code == "ATH_NOT_FOUND"
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.jsonl").write_text('{"text": "a", "n": 1, "x": 1}\n{"text": "b", "n": 2, "x": "b"}\n')
+    for name, why in {
+        "n": r"n holds numbers \(int64\)",
+        "x": r"x (has|holds)",
+        "gone": "gone is not in the data",
+    }.items():
+        with (
+            pytest.raises(AthanorError, match=f"text column {why}") as caught,
+            Loader(str(other), batch_size=1, tokenizer=folder, text_column=name) as loader,
+        ):
+            next(iter(loader))
+        assert caught.value.code == "ATH_COLUMN_UNKNOWN"
+        assert "columns of text: text" in str(caught.value)
+        assert "lists or objects: none" in str(caught.value)
     (tmp_path / "tokenizer.json").write_text("{}")
     with (
         pytest.raises(AthanorError, match="no model") as caught,

@@ -34,7 +34,7 @@ export class Tokenizers {
   }
 
   async open(path: string): Promise<CompiledTokenizer> {
-    const isFolder = (await this.storage.stat(path)).kind === "folder";
+    const isFolder = await this.isFolder(path);
     const file = isFolder ? `${path}/tokenizer.json` : path;
     const json = isFolder ? await this.readIn(path, file) : await this.read(file);
     const config = await this.readBeside(file, "tokenizer_config.json");
@@ -47,6 +47,20 @@ export class Tokenizers {
     known.catch(() => this.compiled.delete(key));
     for (const old of [...this.compiled.keys()].slice(0, -KEPT)) this.compiled.delete(old);
     return known;
+  }
+
+  private async isFolder(path: string): Promise<boolean> {
+    try {
+      return (await this.storage.stat(path)).kind === "folder";
+    } catch (error) {
+      if (!(error instanceof NotFound)) throw error;
+      throw new NotFound(
+        "no such tokenizer.json or model folder",
+        { file: path },
+        "give a local path: names of a model hub are not taken, since nothing is downloaded; tokenizer.save_pretrained writes such a folder",
+        error,
+      );
+    }
   }
 
   /** What is asked for of conversations; `template` with a `/` is the path of a file. */

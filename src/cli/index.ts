@@ -1,8 +1,8 @@
 /** `athanor index PATH`: builds the index of a data set or brings it up to date. */
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Command, Option } from "commander";
 import { AthanorError } from "../base/errors.ts";
 import type { ErrorRecord } from "../base/errors.ts";
+import { Usage } from "../base/usage.ts";
 import { formatCount, formatNumber, formatSize } from "../base/units.ts";
 import { adoptIndex } from "../dataset/index-adopt.ts";
 import { buildIndex } from "../dataset/index-build.ts";
@@ -42,8 +42,9 @@ export function register(program: Command): void {
     );
   addViewFlags(command).action(async (path: string, flags: Flags, command: Command) => {
     const json = wantsJson(command);
+    if (flags.view === true && flags.adopt !== true) return view(path, flags, json);
+    refuseViewFlags(path, command);
     if (flags.adopt === true) return adopt(path, flags, json);
-    if (flags.view === true) return view(path, flags, json);
     const read: string[] = [];
     const bad: ErrorRecord[] = [];
     const keep = flags.onCorrupt === "keep";
@@ -87,6 +88,18 @@ export function register(program: Command): void {
     if (missing !== undefined) await printLine(missingText(missing));
     await printLine(`fingerprint ${fingerprint}`);
   });
+}
+
+/** Flags of a view decide nothing about the index itself: taken without a word, they would pass for done. */
+function refuseViewFlags(path: string, command: Command): void {
+  const own = addViewFlags(new Command()).options;
+  const given = own.filter((option) => command.getOptionValueSource(option.attributeName()) === "cli");
+  if (given.length === 0) return;
+  throw new Usage(
+    `${given.map(({ long }) => long).join(", ")} ${given.length === 1 ? "goes" : "go"} with --view`,
+    { file: path },
+    "add --view to count tokens, or leave it out: the index holds the data for all views",
+  );
 }
 
 async function view(path: string, flags: Flags, json: boolean): Promise<void> {

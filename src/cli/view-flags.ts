@@ -1,6 +1,6 @@
 /** Flags that say what a view delivers, as the loader's arguments of the same names do. */
 import { resolve } from "node:path";
-import { Option } from "commander";
+import { InvalidArgumentError, Option } from "commander";
 import type { Command } from "commander";
 import { Tokenizers } from "../agent/tokenizers.ts";
 import { Usage } from "../base/usage.ts";
@@ -31,9 +31,12 @@ const AROUND: { readonly [value: string]: Around } = {
   both: "both",
 };
 
+/** As the message that opens a session has it. */
+const MOST = 1 << 24;
+
 export function addViewFlags(command: Command): Command {
   return command
-    .option("--max-length <n>", "values a row of a column (default: 512)", whole)
+    .option("--max-length <n>", "values a row of a column (default: 512)", maxLength)
     .option("--columns <names>", "delivered columns, a,b,c (default: as the loader's)")
     .option("--sample-rule <rule>", "record, split or pack; of tokens document or stream (default: the format's own)")
     .option("--tokenizer <path>", "tokenizer.json or model folder: makes ids of text")
@@ -48,6 +51,13 @@ export function addViewFlags(command: Command): Command {
     .option("--tools-column <name>", "tools of each conversation (default: tools)")
     .option("--chat-template <which>", "a template's name (default: default), or the path of a file")
     .option("--chat-template-kwargs <json>", "what else the template is given");
+}
+
+/** The loader's bound. */
+function maxLength(text: string): number {
+  const value = whole(text);
+  if (value > MOST) throw new InvalidArgumentError(`must be ${MOST} or less.`);
+  return value;
 }
 
 function optionsOf(text: string): string {

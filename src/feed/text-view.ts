@@ -29,9 +29,11 @@ export function textView(
   if (field === undefined) {
     const found = fields.map(({ name }) => name).join(", ") || "none";
     throw new ColumnUnknown(
-      column === undefined ? "there is no one text column to tokenize" : `text column ${column} is not in the data`,
+      column === undefined
+        ? "there is no one text column to tokenize"
+        : `text column ${column} ${whyNot(schema, column) ?? "holds lists or objects, no text"}`,
       { file },
-      `name it with text_column=; columns of text: ${found}; conversations are named with messages_column=: ${namesOf(schema)}`,
+      `name it with text_column=; columns of text: ${found}; conversations are named with messages_column=, columns of lists or objects: ${listsOf(schema)}`,
     );
   }
   const own = conversations === undefined ? [IDS, MASK] : [IDS, MASK, LOSS_MASK];
@@ -68,12 +70,24 @@ function messagesField(schema: Schema, { column }: ChatRequest, file: string): F
   const wanted = column ?? (found?.holds === "conversations" ? found.name : undefined);
   const field = schema.fields.find(({ kind, name }) => kind === "bytes" && name === wanted);
   if (column === undefined || field !== undefined) return field;
-  const why = schema.notColumns?.[column];
   throw new ColumnUnknown(
-    why === undefined ? `messages column ${column} is not in the data` : `messages column ${column} ${why}`,
+    `messages column ${column} ${whyNot(schema, column)}`,
     { file },
     `columns of lists, objects or text: ${namesOf(schema)}`,
   );
+}
+
+/** Why a column is none of text or JSON; undefined: it is one. */
+function whyNot({ fields, notColumns = {} }: Schema, name: string): string | undefined {
+  const field = fields.find((candidate) => candidate.name === name);
+  if (field === undefined) return new Map(Object.entries(notColumns)).get(name) ?? "is not in the data";
+  return field.kind === "bytes"
+    ? undefined
+    : `holds numbers (${field.kind === "int64" ? "int64" : "float32"}), no text`;
+}
+
+function listsOf({ fields }: Schema): string {
+  return fields.flatMap(({ name, json }) => (json === true ? [name] : [])).join(", ") || "none";
 }
 
 function namesOf({ fields }: Schema): string {
@@ -101,7 +115,7 @@ function chatView(schema: Schema, view: ViewRequest, request: TextRequest, featu
   const tools = schema.fields.find(({ name, kind }) => kind === "bytes" && name === (chat.tools ?? "tools"));
   if (tools === undefined && chat.tools !== undefined) {
     throw new ColumnUnknown(
-      `tools column ${chat.tools} is not in the data`,
+      `tools column ${chat.tools} ${whyNot(schema, chat.tools)}`,
       { file },
       `columns of lists, objects or text: ${namesOf(schema)}`,
     );

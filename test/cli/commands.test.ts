@@ -165,6 +165,23 @@ test("wrong use exits with 2, a missing path with 3, both as one JSON line when 
   assert.match(words.stderr, /^athanor: .*nowhere: no such file or folder .*\[ATH_NOT_FOUND\]\n$/);
 });
 
+test("flags of a view without --view, and a max-length that no loader takes, are refused", () => {
+  const refused = (match: RegExp, ...args: string[]): void => {
+    const ran = athanor("index", root, ...args, "--json");
+    assert.deepEqual([ran.code, ran.error().code], [2, "ATH_USAGE"], args.join(" "));
+    assert.match(ran.stderr, match);
+  };
+  refused(
+    /--sample-rule, --tokenizer go with --view|--tokenizer, --sample-rule go with --view/,
+    "--tokenizer",
+    "/t",
+    "--sample-rule",
+    "pack",
+  );
+  refused(/--max-length goes with --view/, "--max-length", "512");
+  refused(/16777216/, "--view", "--sample-rule", "pack", "--max-length", "1e9");
+});
+
 test("help and version are no errors", () => {
   const { version } = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8")) as {
     version: string;
