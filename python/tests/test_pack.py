@@ -392,6 +392,27 @@ def test_one_order_at_any_world_size_resumed_at_any_step_and_proved(tmp_path: Pa
         assert first + rest == whole
         checked = athanor("state", "verify", proof.parent, "--data", data)
         assert checked.returncode == 0, checked.stdout + checked.stderr
+    # Without the rows that were kept (an index that nobody may write has none): the proof says how they are made.
+    (kept,) = (data / ".athanor" / "views").glob("*.bin")
+    kept.unlink()
+    checked = athanor("state", "verify", tmp_path / "whole", "--data", data)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert not kept.exists()
+    # One that does not say so names the file that is missing; without counts, too.
+    line = next(iter(sorted((tmp_path / "whole" / "proof").glob("*.jsonl"))))
+    said = line.read_text()
+    head, rest = said.split("\n", 1)
+    line.write_text(json.dumps({k: v for k, v in json.loads(head).items() if k != "pieces"}) + "\n" + rest)
+    missing = athanor("state", "verify", tmp_path / "whole", "--data", data, "--json")
+    error = json.loads(missing.stderr)["error"]
+    assert (error["code"], error["file"]) == ("ATH_VIEW_MISSING", str(kept))
+    assert "athanor index --view" in error["remedy"]
+    line.write_text(said)
+    (folder,) = (path for path in (data / ".athanor" / "views").iterdir() if path.is_dir())
+    folder.rename(tmp_path / "counts")
+    missing = athanor("state", "verify", tmp_path / "whole", "--data", data, "--json")
+    assert json.loads(missing.stderr)["error"]["code"] == "ATH_VIEW_MISSING"
+    (tmp_path / "counts").rename(folder)
     # A proof of other rows is not taken.
     line = next(iter(sorted((tmp_path / "whole" / "proof").glob("*.jsonl"))))
     text = line.read_text().splitlines()

@@ -321,6 +321,7 @@ function sourcesText({ entries }: PlannedOrder, group: Group, present: OrderSegm
     extent: extentBlocks,
     // For the proof: which data it is of, whatever view of it.
     data: group.view.sources[number]?.source.index.fingerprint ?? null,
+    pieces: group.view.sources[number]?.source.index.pieces,
   }));
 }
 

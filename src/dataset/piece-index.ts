@@ -17,21 +17,17 @@ import { countsFile, CountsReader, uncounted } from "./counts.ts";
 import { IndexCorrupt, ViewMissing } from "./errors.ts";
 import { RUN_BLOCKS } from "./index-layout.ts";
 import { KeptSamples } from "./kept-samples.ts";
-import { BAD_COUNT, mostPieces, packRecords, type PieceRule } from "./pack.ts";
+import { BAD_COUNT, mostPieces, packRecords } from "./pack.ts";
 import { totalsOf } from "./past.ts";
-import type { DatasetIndex, SampleCut, ShardRow } from "./types.ts";
+import type { DatasetIndex, PieceSpec, SampleCut, ShardRow } from "./types.ts";
 import { countsCrcOf, decodeView, encodeView, VIEW_REMEDY, type ViewRows } from "./view-layout.ts";
 
 /** Counts that are read at a time to make rows of them, in records: 1 MiB. */
 const PIECE = 1 << 18;
 
-export interface PieceView {
+export interface PieceView extends PieceSpec {
   /** Of the view; names its file. */
   fingerprint: string;
-  /** Hash of what makes tokens of a record; names the folder of its counts. */
-  tokens: string;
-  rule: PieceRule;
-  maxLength: number;
 }
 
 /** `index`: in rows; `most`: pieces of one row. `bad`: records that are in no row. */
@@ -155,6 +151,7 @@ function rowIndex(index: DatasetIndex, view: ViewRows, storage: Storage): Datase
       const stored = await index.shardTable(shard);
       return { ...stored, table: rowTable(stored.table, view.rows.subarray(firstBlock[shard])) };
     },
+    pieces: { tokens: view.tokens, rule: view.rule, maxLength: view.maxLength },
     cut: new PieceCut(index, view, firstBlock, storage),
   };
 }

@@ -1,6 +1,7 @@
 /** Data set: shards that share a schema, and the index that knows them (design §4.3). */
 import type { BlockSamples, BlockTable, Encoding, Schema, ShardFile, ShardMeta } from "../formats/types.ts";
 import type { BytesByField } from "./largest-block.ts";
+import type { PieceRule } from "./pack.ts";
 
 export interface ShardRow {
   /** Relative to the root, `/` between parts. */
@@ -83,4 +84,13 @@ export interface DatasetIndex {
   shardTable(shard: number): Promise<StoredTable>;
   /** Where the index counts the samples of a view and not records: what they are. */
   cut?: SampleCut;
+  /** Of a view that splits or packs: what its rows are made of. */
+  pieces?: PieceSpec;
+}
+
+/** `tokens`: the folder of the counts; `maxLength`: in tokens. */
+export interface PieceSpec {
+  tokens: string;
+  rule: PieceRule;
+  maxLength: number;
 }

@@ -15,7 +15,7 @@ import { identities } from "../order/proof.ts";
 import type { Identity } from "../order/proof.ts";
 import { entriesOf, parseState, segmentsOf, timelineOf } from "../order/state.ts";
 import type { OrderState, SourceEntry } from "../order/types.ts";
-import { IndexMissing, indexCommand } from "./errors.ts";
+import { IndexMissing, indexCommand, ViewMissing } from "./errors.ts";
 import { extents, orderView } from "./extents.ts";
 import { openIndex } from "./index-read.ts";
 import type { IndexPlace } from "./index-read.ts";
@@ -56,7 +56,7 @@ export async function verifyRun(
     );
   }
   const entries = entriesOf(state);
-  const sets = await setsOf(entries, data, options.otherData === true ? new Map() : proof.data, options);
+  const sets = await setsOf(entries, data, options.otherData === true ? new Map() : proof.data, proof.pieces, options);
   const parts = await Promise.all(
     entries.map(async (entry, number) => {
       const { lanes, window, extentBlocks, shuffle } = entry;
@@ -80,6 +80,7 @@ async function setsOf(
   entries: readonly SourceEntry[],
   data: string | ReadonlyMap<string, string>,
   proven: Proof["data"],
+  pieces: Proof["pieces"],
   options: VerifyRunOptions,
 ): Promise<DatasetIndex[]> {
   const sets = new Map<string, DatasetIndex[]>();
@@ -112,8 +113,19 @@ async function setsOf(
         );
       }
       for (const set of same) {
-        const found = await samplesOfView(set, view, options.storage, options.maxLength);
+        const found = await samplesOfView(set, view, options.storage, {
+          maxLength: options.maxLength,
+          pieces: pieces.get(view),
+        });
         if (found?.totals.records === samples) return found;
+      }
+      // The same data has as many records: it is rows that the run was over, and nothing here says which.
+      if (expected !== undefined && !pieces.has(view) && sampleRules(index!).includes("record")) {
+        throw new ViewMissing(
+          `the run was over ${samples} rows of split or packed records of source ${name}, and its proof does not say how they were made`,
+          { file: join(index!.folder!, "views", `${view}.bin`) },
+          "run `athanor index --view` with the options of the loader, which makes this file, and verify again",
+        );
       }
       throw new ProofMismatch(
         `the run was over ${samples} samples of source ${name}, ${

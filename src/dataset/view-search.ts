@@ -7,23 +7,25 @@
  */
 import type { Storage } from "../storage/types.ts";
 import { viewFingerprint } from "./fingerprint.ts";
-import { keptView } from "./piece-index.ts";
+import { keptView, pieceIndex } from "./piece-index.ts";
 import { sampleIndex, sampleRules } from "./samples.ts";
-import type { DatasetIndex } from "./types.ts";
+import type { DatasetIndex, PieceSpec } from "./types.ts";
 
 /** Lengths that are tried, some 2 µs each, unless one is named. */
 const LONGEST = (1 << 17) + 1;
 /** What can be delivered of tokens, the usual first. */
 const COLUMNS = [["input_ids", "attention_mask"], ["input_ids"], ["attention_mask", "input_ids"], ["attention_mask"]];
 
-/** Of records that are no tokens: the view whose file has that name, else the index itself, whatever the fingerprint. */
+/** Of records that are no tokens: the view of `pieces`, else that whose file has that name, else the index itself, whatever the fingerprint. */
 export async function samplesOfView(
   index: DatasetIndex,
   fingerprint: string,
   storage: Storage,
-  maxLength?: number,
+  { maxLength, pieces }: { maxLength?: number | undefined; pieces?: PieceSpec | undefined } = {},
 ): Promise<DatasetIndex | undefined> {
   const rules = sampleRules(index);
+  // Its file may be gone, or never was where the index cannot be written: the counts say the same.
+  if (pieces !== undefined) return (await pieceIndex(index, { fingerprint, ...pieces }, storage)).index;
   if (rules.includes("record")) return (await keptView(index, fingerprint, storage)) ?? index;
   const [shortest, longest] = maxLength === undefined ? [1, LONGEST] : [maxLength, maxLength];
   for (const columns of COLUMNS) {

@@ -46,6 +46,8 @@ export interface Proof {
   views: string[];
   /** Fingerprints of the data by those of its views, as far as the headers name them. */
   data: ReadonlyMap<string, string>;
+  /** Of the views that split or pack records, as far as the headers tell. */
+  pieces: ReadonlyMap<string, ProvenPieces>;
   /** States carried by the headers, as written, the latest last. */
   states: unknown[];
 }
@@ -77,6 +79,12 @@ export interface ProofReport {
 /** Each step looks for all of them. */
 const MOST_RANKS = 1 << 20;
 const decimal = z.string().regex(/^(0|[1-9][0-9]{0,19})$/);
+const Pieces = z.object({
+  tokens: z.string().regex(/^[0-9a-f]{32}$/),
+  rule: z.enum(["split", "pack"]),
+  maxLength: z.number().int().min(1),
+});
+export type ProvenPieces = z.infer<typeof Pieces>;
 const Header = z.object({
   version: z.number(),
   rank: z.number().int().min(0),
@@ -85,6 +93,7 @@ const Header = z.object({
   time: z.number(),
   view: z.string(),
   data: z.record(z.string(), z.string()).optional(),
+  pieces: z.record(z.string(), Pieces).optional(),
   state: z.unknown().optional(),
 });
 const Line = z.object({ position: decimal, rows: z.number().int().min(0), sum: decimal });
@@ -120,6 +129,7 @@ export function readProof(files: readonly ProofText[]): Proof {
   const parts: Part[] = [];
   const views = new Set<string>();
   const data = new Map<string, string>();
+  const pieces = new Map<string, ProvenPieces>();
   const states = new Map<string, { time: number; state: unknown }>();
   let tornLines = 0;
   for (const { name, text } of files) {
@@ -143,6 +153,7 @@ export function readProof(files: readonly ProofText[]): Proof {
         parts.push(part);
         views.add(value.view);
         for (const [view, fingerprint] of Object.entries(value.data ?? {})) data.set(view, fingerprint);
+        for (const [view, made] of Object.entries(value.pieces ?? {})) pieces.set(view, made);
         if (value.state !== undefined) {
           const key = JSON.stringify(orderOf(value.state));
           if ((states.get(key)?.time ?? -1) < time) states.set(key, { time, state: value.state });
@@ -169,6 +180,7 @@ export function readProof(files: readonly ProofText[]): Proof {
     tornLines,
     views: [...views],
     data,
+    pieces,
     states: [...states.values()].sort((a, b) => a.time - b.time).map(({ state }) => state),
   };
 }

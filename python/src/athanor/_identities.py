@@ -31,6 +31,7 @@ class Identities:
         self._world = world
         self._mixed = mixed
         self._data: dict[str, str] = {}  # fingerprints of the data, by those of its views
+        self._pieces: dict[str, dict[str, Any]] = {}  # of views that split or pack, what their rows are made of
         self.delivered: dict[str, int] = {}  # samples by source, of a mix
         self._proof: ProofFile | None = None
 
@@ -42,8 +43,9 @@ class Identities:
     def opened(self, view: dict[str, Any]) -> None:
         """`view`: what the session answered. Refuses columns of the data that those made here would overwrite."""
         columns = {str(column["name"]) for column in view["columns"]}
-        named = zip(view["state"]["sources"], view["sources"])
+        named = list(zip(view["state"]["sources"], view["sources"]))
         self._data = {str(entry["view"]): str(source["data"]) for entry, source in named if source.get("data")}
+        self._pieces = {str(entry["view"]): source["pieces"] for entry, source in named if source.get("pieces")}
         own = ["_source", *(name for name, _ in _COLUMNS)] if self._columns else []
         own += ["valid"] if self._padded else []
         taken = sorted(set(own) & columns)
@@ -76,7 +78,8 @@ class Identities:
         if self._proof is None or self._proof.pid != os.getpid():
             view_of = str(state["sources"][0]["view"])
             start = _state.at(state, position)
-            self._proof = ProofFile(self._proof_dir, self._rank, self._world, position, view_of, self._data, start)
+            about = {"data": self._data} | ({"pieces": self._pieces} if self._pieces else {})
+            self._proof = ProofFile(self._proof_dir, self._rank, self._world, position, view_of, about, start)
         self._proof.add(position, ids)
 
     def _count(self, ids: np.ndarray[Any, np.dtype[np.uint64]], names: list[str]) -> None:

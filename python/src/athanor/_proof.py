@@ -3,7 +3,8 @@
     {"version":1,"rank":0,"world":2,"start":"0","time":1700000000000,"view":"32 hex","data":{…},"state":{…}}  first line
     {"position":"0","rows":32,"sum":"1234"}                                                     one a step, flushed
 
-`data`: fingerprints of the data, by those of its views in the state.
+`data`: fingerprints of the data, by those of its views in the state. `pieces`, behind it, where rows are split or
+packed: what those of each view are made of, {"tokens":"32 hex","rule":"pack","maxLength":4096}.
 
 `sum` adds, modulo 2^64, a hash of (position, shard key, record, token) over the rows with valid ≠ 0, so sums over ranks
 do not depend on world size. On resume, older lines at or after the loaded position are superseded, not erased.
@@ -57,7 +58,7 @@ class ProofFile:
     """Appends lines; each is flushed to the kernel, so that it outlives a killed process."""
 
     def __init__(
-        self, folder: str, rank: int, world: int, start: int, view: str, data: dict[str, str], state: dict[str, Any]
+        self, folder: str, rank: int, world: int, start: int, view: str, about: dict[str, Any], state: dict[str, Any]
     ) -> None:
         self.pid = os.getpid()
         self._bytes = 0  # of whole lines
@@ -88,7 +89,7 @@ class ProofFile:
                 "start": str(start),
                 "time": moment,
                 "view": view,
-                "data": data,
+                **about,
                 "state": state,
             }
         )
