@@ -80,9 +80,9 @@ class StreamBytes:
                 begin = max(0, self._at - len(self._input))
                 trailer = self.file.size - _TRAILER
                 # The trailer is a piece of its own.
-                at, piece = (trailer, _TRAILER) if 0 <= trailer <= begin else (begin // _PIECE * _PIECE, _PIECE)
+                at, size = (trailer, _TRAILER) if 0 <= trailer <= begin else (begin // _PIECE * _PIECE, _PIECE)
                 raise self._corrupt(
-                    f"the {self._encoding} stream is damaged within the {piece} bytes from compressed byte {at}: "
+                    f"the {self._encoding} stream is damaged within the {size} bytes from compressed byte {at}: "
                     f"{error}",
                     at,
                 ) from error
