@@ -30,6 +30,23 @@ export function constantRun(
   return bytes[at];
 }
 
+/** Behind the header that was read last. */
+let behind = 0;
+
+/** The header of a run; -1: the bytes end before it does. */
+function runHeader(bytes: Uint8Array, from: number, to: number): number {
+  let header = 0;
+  let at = from;
+  for (let scale = 1; ; scale *= 128) {
+    if (at >= to || scale > 2 ** 35) return -1;
+    const byte = bytes[at++]!;
+    header += (byte & 127) * scale;
+    if (byte < 128) break;
+  }
+  behind = at;
+  return header;
+}
+
 /**
  * Where the zeros lie among `count` levels of one bit: the records of a column of lists. Lists are runs of ones, which are passed over
  * and not written out. Throws as `readHybrid` does.
@@ -45,13 +62,9 @@ export function zeroLevels(bytes: Uint8Array, from: number, to: number, count: n
   };
   let at = from;
   for (let done = 0; done < count;) {
-    let header = 0;
-    for (let scale = 1; ; scale *= 128) {
-      if (at >= to || scale > 2 ** 35) throw new Error(`runs end after ${done} of ${count} values`);
-      const byte = bytes[at++]!;
-      header += (byte & 127) * scale;
-      if (byte < 128) break;
-    }
+    const header = runHeader(bytes, at, to);
+    if (header < 0) throw new Error(`runs end after ${done} of ${count} values`);
+    at = behind;
     const run = Math.floor(header / 2);
     if (header % 2 === 0) {
       if (at >= to) throw new Error(`runs end after ${done} of ${count} values`);
@@ -95,13 +108,9 @@ export function readHybrid(
   let done = 0;
   let largest = 0;
   while (done < count) {
-    let header = 0;
-    for (let scale = 1; ; scale *= 128) {
-      if (at >= to || scale > 2 ** 35) throw new Error(`runs end after ${done} of ${count} values`);
-      const byte = bytes[at++]!;
-      header += (byte & 127) * scale;
-      if (byte < 128) break;
-    }
+    const header = runHeader(bytes, at, to);
+    if (header < 0) throw new Error(`runs end after ${done} of ${count} values`);
+    at = behind;
     const run = Math.floor(header / 2);
     if (header % 2 === 0) {
       if (at + valueBytes > to) throw new Error(`runs end after ${done} of ${count} values`);
