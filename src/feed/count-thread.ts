@@ -8,7 +8,7 @@ import { toErrorRecord } from "../base/errors.ts";
 import type { ErrorRecord } from "../base/errors.ts";
 import { startOf } from "../formats/dense.ts";
 import { BAD_COUNT } from "../dataset/pack.ts";
-import { columnReader } from "../formats/registry.ts";
+import { readyReader } from "../formats/registry.ts";
 import type { PlacedSegment, RawBlock } from "../formats/types.ts";
 import { blockColumns } from "./block-columns.ts";
 import { isBadContent } from "./errors.ts";
@@ -63,8 +63,7 @@ export async function countsOf(
   keepBad: boolean,
 ): Promise<{ counts: Uint32Array; bad: ErrorRecord[] }> {
   const { records } = request;
-  const format = columnReader(request.format);
-  await format.ready?.();
+  const format = await readyReader(request.format);
   const decoded = await blockColumns(format, request, features, request.restarts);
   try {
     const { fields, faults } = text === undefined ? decoded : (await text).tokenize(decoded, request, () => true);

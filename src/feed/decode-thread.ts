@@ -9,14 +9,13 @@ import type { MessagePort } from "node:worker_threads";
 import { toErrorRecord } from "../base/errors.ts";
 import type { AthanorError, ErrorRecord } from "../base/errors.ts";
 import { dense } from "../formats/dense.ts";
-import { columnReader, formatOf } from "../formats/registry.ts";
+import { formatOf, readyReader } from "../formats/registry.ts";
 import { storeRows } from "../formats/rows.ts";
 import type { RunningStream } from "../formats/running-stream.ts";
 import { openStream } from "../formats/stream.ts";
 import { ROW_HEADER_BYTES } from "../formats/types.ts";
 import type {
   BlockColumns,
-  ColumnReader,
   DecodeRequest,
   Encoding,
   PlacedSegment,
@@ -201,7 +200,7 @@ class DecodeWorker {
     { kernels, columns, features, text }: Attached,
     request: ColumnsRequest,
   ): Promise<{ rows: number; truncated: number; faults: BadInBlock }> {
-    const format = await readyFormat(request.format);
+    const format = await readyReader(request.format);
     const { buffer } = kernels.memory;
     const segments = request.segments.map(({ at, ...segment }) => ({
       ...segment,
@@ -259,7 +258,7 @@ export async function survey(
   { columns, features, text }: Omit<Attached, "kernels">,
   request: SurveyRequest,
 ): Promise<{ fields: BlockColumns["fields"]; faults: BadInBlock }> {
-  const format = await readyFormat(request.format);
+  const format = await readyReader(request.format);
   const decoded = await blockColumns(format, request, features, request.restarts);
   try {
     const block = text === undefined ? decoded : (await text).tokenize(decoded, request, () => true);
@@ -302,13 +301,6 @@ function badOf(faults: ReadonlyMap<number, AthanorError>): BadInBlock {
 function rowFormat(name: string): RowFormat {
   const format = formatOf(name);
   if (format.kind !== "rows") throw new Error(`${name} decodes columns`);
-  return format;
-}
-
-async function readyFormat(name: string): Promise<ColumnReader> {
-  const format = columnReader(name);
-  // Each format keeps what it has loaded; what failed to load is tried again with the next block.
-  await format.ready?.();
   return format;
 }
 

@@ -53,6 +53,13 @@ export function columnReader(name: string): ColumnReader {
   return format.kind === "columns" ? format : format.columns;
 }
 
+/** The same, once it can read: each format keeps what it has loaded; what failed to load is tried again by the next one who asks. */
+export async function readyReader(name: string): Promise<ColumnReader> {
+  const format = columnReader(name);
+  await format.ready?.();
+  return format;
+}
+
 /** The format of a name that an index holds. */
 export function formatOf(name: string): Format {
   const found = formats.find((format) => format.name === name);
