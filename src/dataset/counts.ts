@@ -7,6 +7,7 @@
  */
 import { join } from "node:path";
 import type { BlockTable } from "../formats/types.ts";
+import { ifThere } from "../storage/errors.ts";
 import type { ReadableObject, Storage } from "../storage/types.ts";
 import { IndexCorrupt } from "./errors.ts";
 import { HEADER_BYTES, tableName } from "./index-layout.ts";
@@ -25,17 +26,11 @@ export function countsFile(index: DatasetIndex, tokens: string, row: ShardRow): 
 
 /** Numbers of the shards whose records have not been counted. */
 export async function uncounted(index: DatasetIndex, tokens: string, storage: Storage): Promise<number[]> {
-  let names: Set<string>;
-  try {
-    names = new Set(await storage.names(countsFolder(index, tokens)));
-  } catch (error) {
-    if ((error as { code?: string }).code !== "ATH_NOT_FOUND") throw error;
-    names = new Set();
-  }
+  const names = new Set(await ifThere(storage.names(countsFolder(index, tokens))));
   return index.shards.flatMap((row, i) => (names.has(tableName(row)) ? [] : [i]));
 }
 
-/** Counts that are looked at together, in records: 1 MiB. */
+/** Counts that are read at a time, in records: 1 MiB. */
 const PIECE = 1 << 18;
 /** Files that are looked at at a time. */
 const CHECKED = 8;
@@ -51,7 +46,7 @@ export async function damagedCounts(index: DatasetIndex, tokens: string, storage
       try {
         const reader = await CountsReader.open(storage, countsFile(index, tokens, row), table);
         try {
-          await reader.check();
+          for await (const counts of reader.all()) void counts;
         } finally {
           await reader.close();
         }
@@ -96,13 +91,13 @@ export class CountsReader {
     return this.object.close();
   }
 
-  /** Reads all counts; throws ATH_INDEX_CORRUPT. */
-  async check(): Promise<void> {
+  /** Tokens of each record, block after block. Throws ATH_INDEX_CORRUPT. */
+  async *all(): AsyncGenerator<Uint32Array> {
     const { blocks, firstRecord } = this.table;
     for (let from = 0; from < blocks;) {
       let to = from + 1;
       while (to < blocks && firstRecord[to + 1]! - firstRecord[from]! <= PIECE) to++;
-      await this.blocks(from, to);
+      yield* await this.blocks(from, to);
       from = to;
     }
   }

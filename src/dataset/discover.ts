@@ -9,6 +9,7 @@
 import { createHash } from "node:crypto";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { groupFiles, partnerOf } from "../formats/groups.ts";
+import { ifThere } from "../storage/errors.ts";
 import { FOLDER_MARKS } from "../storage/types.ts";
 import type { Storage } from "../storage/types.ts";
 import { NoShards, SourceUnsupported } from "./errors.ts";
@@ -96,12 +97,7 @@ async function withPartners(root: string, paths: readonly string[], storage: Sto
 }
 
 async function kindOf(path: string, storage: Storage): Promise<"file" | "folder" | undefined> {
-  try {
-    return (await storage.stat(path)).kind;
-  } catch (error) {
-    if ((error as { code?: string }).code === "ATH_NOT_FOUND") return undefined;
-    throw error;
-  }
+  return (await ifThere(storage.stat(path)))?.kind;
 }
 
 function commonFolder(names: readonly string[]): string {

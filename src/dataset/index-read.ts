@@ -9,6 +9,7 @@
  */
 import { join } from "node:path";
 import type { Schema } from "../formats/types.ts";
+import { ifThere } from "../storage/errors.ts";
 import { readFile } from "../storage/read-file.ts";
 import type { Storage } from "../storage/types.ts";
 import { discover } from "./discover.ts";
@@ -46,7 +47,7 @@ export async function openIndex(source: string, place: IndexPlace): Promise<Data
 /** The index in `indexDir` as it is, whatever files there are now. */
 export async function readIndex(root: string, indexDir: string, storage: Storage): Promise<StoredIndex | undefined> {
   const file = join(indexDir, "shards.bin");
-  const bytes = await readIfThere(storage, file);
+  const bytes = await ifThere(readFile(storage, file));
   if (bytes === undefined) return undefined;
   const { manifest, shards } = decodeShards(bytes, file);
   return new StoredIndex({ root, folder: indexDir, manifest, shards }, (shard) => readTable(storage, indexDir, shard));
@@ -54,7 +55,7 @@ export async function readIndex(root: string, indexDir: string, storage: Storage
 
 export async function readTable(storage: Storage, indexDir: string, shard: ShardRow): Promise<ShardTable> {
   const file = join(indexDir, "blocks", tableName(shard));
-  const bytes = await readIfThere(storage, file);
+  const bytes = await ifThere(readFile(storage, file));
   const stored = bytes === undefined ? undefined : decodeTable(bytes, file);
   if (
     stored === undefined ||
@@ -69,15 +70,6 @@ export async function readTable(storage: Storage, indexDir: string, shard: Shard
     );
   }
   return stored;
-}
-
-async function readIfThere(storage: Storage, file: string): Promise<Uint8Array | undefined> {
-  try {
-    return await readFile(storage, file);
-  } catch (error) {
-    if ((error as { code?: string }).code === "ATH_NOT_FOUND") return undefined;
-    throw error;
-  }
 }
 
 export interface IndexContent {

@@ -11,6 +11,7 @@
  */
 import { join } from "node:path";
 import type { BlockPieces, BlockSamples, BlockTable } from "../formats/types.ts";
+import { ifThere } from "../storage/errors.ts";
 import { readFile } from "../storage/read-file.ts";
 import type { Storage } from "../storage/types.ts";
 import { countsFile, CountsReader, uncounted } from "./counts.ts";
@@ -21,9 +22,6 @@ import { BAD_COUNT, mostPieces, packRecords } from "./pack.ts";
 import { totalsOf } from "./past.ts";
 import type { DatasetIndex, PieceSpec, SampleCut, ShardRow } from "./types.ts";
 import { countsCrcOf, decodeView, encodeView, VIEW_REMEDY, type ViewRows } from "./view-layout.ts";
-
-/** Counts that are read at a time to make rows of them, in records: 1 MiB. */
-const PIECE = 1 << 18;
 
 export interface PieceView extends PieceSpec {
   /** Of the view; names its file. */
@@ -65,14 +63,8 @@ export async function keptView(
 async function storedRows(index: DatasetIndex, fingerprint: string, storage: Storage): Promise<ViewRows | undefined> {
   if (index.folder === undefined) return undefined;
   const file = join(index.folder, "views", `${fingerprint}.bin`);
-  let bytes: Uint8Array;
-  try {
-    bytes = await readFile(storage, file);
-  } catch (error) {
-    if ((error as { code?: string }).code === "ATH_NOT_FOUND") return undefined;
-    throw error;
-  }
-  const rows = decodeView(bytes, file);
+  const bytes = await ifThere(readFile(storage, file));
+  const rows = bytes === undefined ? undefined : decodeView(bytes, file);
   if (rows === undefined) return undefined;
   if (rows.data !== index.fingerprint || rows.rows.length !== index.totals.blocks) {
     const what = `file of a view is damaged: expected data ${index.fingerprint}, found ${rows.data}`;
@@ -100,20 +92,17 @@ async function makeRows(index: DatasetIndex, view: PieceView, storage: Storage):
     const { table } = await index.shardTable(shard);
     const reader = await CountsReader.open(storage, countsFile(index, tokens, row), table);
     try {
-      for (let from = 0; from < table.blocks;) {
-        let to = from + 1;
-        while (to < table.blocks && table.firstRecord[to + 1]! - table.firstRecord[from]! <= PIECE) to++;
-        for (const [i, counts] of (await reader.blocks(from, to)).entries()) {
-          const packed = packRecords(counts, rule, maxLength);
-          countsCrc[at] = countsCrcOf(counts);
-          rows[at++] = packed.rows;
-          most = Math.max(most, mostPieces(packed));
-          for (const [record, count] of counts.entries()) {
-            if (count !== BAD_COUNT) shardTokens[shard]! += count;
-            else if (bad++ === 0) firstBad = { path: row.path, record: table.firstRecord[from + i]! + record };
-          }
+      let block = 0;
+      for await (const counts of reader.all()) {
+        const packed = packRecords(counts, rule, maxLength);
+        countsCrc[at] = countsCrcOf(counts);
+        rows[at++] = packed.rows;
+        most = Math.max(most, mostPieces(packed));
+        for (const [record, count] of counts.entries()) {
+          if (count !== BAD_COUNT) shardTokens[shard]! += count;
+          else if (bad++ === 0) firstBad = { path: row.path, record: table.firstRecord[block]! + record };
         }
-        from = to;
+        block++;
       }
     } finally {
       await reader.close();

@@ -11,6 +11,16 @@ export const AccessDenied = defineError("ATH_ACCESS_DENIED", 3);
 export const FileName = defineError("ATH_FILE_NAME", 1);
 export const NotAFile = defineError("ATH_NOT_A_FILE", 2);
 
+/** Undefined where what `work` asks for is not there. */
+export async function ifThere<Result>(work: Promise<Result>): Promise<Result | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if ((error as { code?: string }).code === "ATH_NOT_FOUND") return undefined;
+    throw error;
+  }
+}
+
 /** What a thread tells of a failed call: errno name, text, the path it concerns, and how far a read had come. */
 export interface SystemFault {
   code: string;
