@@ -5,6 +5,7 @@
  * @example
  * const { column, tooLarge } = decodeRows(h5.HEAPU8, at, rows, field);
  */
+import { fromBfloat16, fromFloat16 } from "../halves.ts";
 import type { Column } from "../types.ts";
 import type { NumberReading } from "./dtype.ts";
 import type { Hdf5Field } from "./layout.ts";
@@ -98,22 +99,7 @@ function floats(
   if (size === 4) return new Float32Array(heap.buffer, begin, count).slice();
   if (size === 8) return new Float64Array(heap.buffer, begin, count).slice();
   const halves = new Uint16Array(heap.buffer, begin, count);
-  if (bfloat16 !== true) return Float32Array.from(halves, halfToFloat);
-  return new Float32Array(Uint32Array.from(halves, (bits) => bits << 16).buffer);
-}
-
-function halfToFloat(bits: number): number {
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  const size =
-    exponent === 0
-      ? fraction * 2 ** -24
-      : exponent === 31
-        ? fraction === 0
-          ? Number.POSITIVE_INFINITY
-          : Number.NaN
-        : (1 + fraction / 1024) * 2 ** (exponent - 15);
-  return bits >= 0x8000 ? -size : size;
+  return bfloat16 === true ? fromBfloat16(halves) : fromFloat16(halves);
 }
 
 /** Rows of u64 without those that have a value over int64. `all`: their ends. */

@@ -178,13 +178,3 @@ function stringBytes({ kind, size }: DataType, value: Json): Uint8Array | undefi
   }
   return out;
 }
-
-/** `<f2` as float32. */
-export function halfToFloat(bits: number): number {
-  const exponent = (bits >> 10) & 31;
-  const mantissa = bits & 1023;
-  const sign = bits & 0x8000 ? -1 : 1;
-  if (exponent === 0) return sign * mantissa * 2 ** -24;
-  if (exponent === 31) return mantissa === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
-  return sign * (1024 + mantissa) * 2 ** (exponent - 25);
-}

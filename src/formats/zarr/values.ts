@@ -3,9 +3,10 @@
  */
 import type { AthanorError } from "../../base/errors.ts";
 import { RecordMalformed, ValueRange } from "../errors.ts";
+import { fromBfloat16, fromFloat16 } from "../halves.ts";
 import type { BlockColumns, Column, RawBlock } from "../types.ts";
 import type { Unit } from "./columns.ts";
-import { halfToFloat, type DataType } from "./dtype.ts";
+import type { DataType } from "./dtype.ts";
 import { placeOf } from "./sharding.ts";
 import { volume, type ArraySpec } from "./spec.ts";
 
@@ -112,11 +113,9 @@ function typed({ kind, size }: DataType, data: Uint8Array): { values: Column["va
     case "u8":
       return long(buffer as ArrayBuffer, kind === "u");
     case "f2":
-      return of(Float32Array.from(new Uint16Array(buffer), halfToFloat));
-    case "bf2": {
-      const bits = Uint32Array.from(new Uint16Array(buffer), (half) => half * 65_536);
-      return of(new Float32Array(bits.buffer));
-    }
+      return of(fromFloat16(new Uint16Array(buffer)));
+    case "bf2":
+      return of(fromBfloat16(new Uint16Array(buffer)));
     case "f4":
       return of(new Float32Array(buffer));
     default:
