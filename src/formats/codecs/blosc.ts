@@ -16,6 +16,7 @@
 import { inflate } from "./inflate.ts";
 import { lz4Decompress, readyLz4 } from "./lz4.ts";
 import { snappyDecompress } from "./snappy.ts";
+import { unshuffleBytes } from "./shuffle.ts";
 import { readyZstd, zstdDecompress } from "./zstd.ts";
 
 const HEADER = 16;
@@ -99,23 +100,6 @@ function blockOf(
     if (stream === streams - 1) return out;
     at += bytes;
   }
-}
-
-function unshuffleBytes(data: Uint8Array, out: Uint8Array, typeBytes: number): void {
-  const count = Math.floor(data.length / typeBytes);
-  if (typeBytes === 4) {
-    for (let i = 0, at = 0; i < count; i++, at += 4) {
-      out[at] = data[i]!;
-      out[at + 1] = data[count + i]!;
-      out[at + 2] = data[2 * count + i]!;
-      out[at + 3] = data[3 * count + i]!;
-    }
-  } else {
-    for (let byte = 0; byte < typeBytes; byte++)
-      for (let i = 0, at = byte, from = byte * count; i < count; i++, at += typeBytes) out[at] = data[from + i]!;
-  }
-  const whole = count * typeBytes;
-  out.set(data.subarray(whole), whole);
 }
 
 /** Row b·8 + k holds bit k of byte b of all elements, eight to a byte. */

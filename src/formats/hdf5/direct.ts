@@ -1,7 +1,7 @@
 /**
  * Direct: values of a dataset from the bytes of its chunks, without the HDF5 library, for the common case: numbers, chunks as wide
  * as the dataset, no filter or shuffle and deflate. Where each chunk lies the library tells when the index is made: of all that
- * it reads for a block, a read whose bytes give the very values that the library gave is the chunk's (decision 0018).
+ * it reads for a block, a read whose bytes give the very values that the library gave is the chunk's (decision 0021).
  *
  * jsfive 0.4 reads a whole file from memory; h5wasm gives no chunk's place and inflates at a third of node:zlib's speed.
  *
@@ -10,6 +10,7 @@
  * const column = directColumn(spec, segments, 0, 1024);         // undefined: the library has to read it
  */
 import { inflate } from "../codecs/inflate.ts";
+import { unshuffleBytes } from "../codecs/shuffle.ts";
 import type { Column, PlacedSegment, ValueKind } from "../types.ts";
 import type { NumberReading } from "./dtype.ts";
 import { decodeNumbers } from "./values.ts";
@@ -137,24 +138,8 @@ function joined(spec: DirectSpec, segments: readonly PlacedSegment[], from: numb
 /** Bytes of a chunk. */
 function unfiltered({ deflate, shuffle, chunkRows, rowBytes, reading }: DirectSpec, stored: Uint8Array): Uint8Array {
   const raw = deflate ? inflate(stored, chunkRows * rowBytes) : stored;
-  return shuffle && reading.size > 1 ? unshuffle(raw, reading.size) : raw;
-}
-
-/** First the first byte of each value, then the second of each …; bytes that fill no value stay at the end. */
-function unshuffle(planes: Uint8Array, size: number): Uint8Array {
-  const count = Math.floor(planes.length / size);
-  const out = new Uint8Array(planes.length);
-  if (size === 4) {
-    const words = new Uint32Array(out.buffer, 0, count);
-    for (let i = 0; i < count; i++) {
-      words[i] =
-        planes[i]! | (planes[i + count]! << 8) | (planes[i + 2 * count]! << 16) | (planes[i + 3 * count]! << 24);
-    }
-  } else {
-    for (let byte = 0; byte < size; byte++) {
-      for (let i = 0, from = byte * count, at = byte; i < count; i++, at += size) out[at] = planes[from + i]!;
-    }
-  }
-  out.set(planes.subarray(count * size), count * size);
+  if (!shuffle || reading.size === 1) return raw;
+  const out = new Uint8Array(raw.length);
+  unshuffleBytes(raw, out, reading.size);
   return out;
 }

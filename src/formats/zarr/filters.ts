@@ -7,6 +7,7 @@
  */
 import type { CodecSpec } from "./spec.ts";
 import { ChunkFault } from "./faults.ts";
+import { unshuffleBytes } from "../codecs/shuffle.ts";
 import { aligned, swapped } from "./cells.ts";
 import { dtypeV2, type DataType } from "./dtype.ts";
 
@@ -165,8 +166,6 @@ function view(data: Uint8Array, type: DataType): Numbers {
 function unshuffled(data: Uint8Array, size: number): Uint8Array {
   if (!(size > 1) || data.length % size !== 0) return data;
   const out = new Uint8Array(data.length);
-  const count = data.length / size;
-  for (let byte = 0; byte < size; byte++)
-    for (let i = 0, at = byte; i < count; i++, at += size) out[at] = data[byte * count + i]!;
+  unshuffleBytes(data, out, size);
   return out;
 }
