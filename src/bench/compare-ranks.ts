@@ -14,7 +14,7 @@ import type { PassResult } from "./measure.ts";
 import { Passes, windowMemory } from "./passes.ts";
 import { findPython } from "./python.ts";
 import { cacheState, type Row, rowOf } from "./report.ts";
-import { ratios, type Spread } from "./statistics.ts";
+import { passRatios, type Spread } from "./statistics.ts";
 import type { TrainOptions, Watch } from "./train.ts";
 
 export interface RankComparison {
@@ -87,8 +87,7 @@ function ratio(
   first: readonly PassResult[],
   key: "agentPssBytes" | "agentCpuPerM" | "allCpuPerM",
 ): Spread {
-  const of = (results: readonly PassResult[]) => new Map(results.map((result) => [result.pass, result[key] ?? 0]));
-  const found = ratios(of(last), of(first));
+  const found = passRatios(last, first, (pass) => pass[key] ?? 0);
   if (found === undefined) {
     throw new BenchData(
       `${key} is 0 in every pass of the first world`,

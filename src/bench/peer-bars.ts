@@ -7,7 +7,8 @@ import { coldSamplesPerSecond } from "./limits.ts";
 import type { Section } from "./peer-parts.ts";
 import type { PeersReport } from "./peers.ts";
 import type { PeerPass } from "./peer-runs.ts";
-import { median, ratios, type Spread } from "./statistics.ts";
+import { against } from "./report.ts";
+import { median, passRatios, ratios, type Spread } from "./statistics.ts";
 
 export interface Bar {
   what: string;
@@ -80,15 +81,8 @@ export function bars(report: PeersReport): Bar[] {
 function speed(section: Section | undefined, batch: number, peer: string, factor: number): Bar | undefined {
   const [ours, theirs] = [passes(section, OURS), passes(section, peer)];
   if (ours === undefined || theirs === undefined) return undefined;
-  const of = (list: PeerPass[], value: (pass: PeerPass) => number) => new Map(list.map((p) => [p.pass, value(p)]));
-  const rate = ratios(
-    of(ours, (pass) => pass.samplesPerSecond),
-    of(theirs, (pass) => pass.samplesPerSecond),
-  );
-  const cpu = ratios(
-    of(theirs, (pass) => pass.allCpuPerM),
-    of(ours, (pass) => pass.allCpuPerM),
-  );
+  const rate = against(ours, theirs);
+  const cpu = passRatios(theirs, ours, (pass) => pass.allCpuPerM);
   if (rate === undefined) return undefined;
   return {
     what: `samples/s against ${peer}, batch ${batch}`,
@@ -126,10 +120,8 @@ export function growth(report: PeersReport): Growth[] {
   return few.results.flatMap(({ name, passes: a }) => {
     const b = passes(many, name);
     if (b === undefined) return [];
-    const ratio = (value: (pass: PeerPass) => number | undefined) => {
-      const of = (list: PeerPass[]) => new Map(list.map((pass) => [pass.pass, value(pass) ?? 0]));
-      return ratios(of(b), of(a))?.median;
-    };
+    const ratio = (value: (pass: PeerPass) => number | undefined) =>
+      passRatios(b, a, (pass) => value(pass) ?? 0)?.median;
     const rate = (list: PeerPass[]) => median(list.map((pass) => pass.samplesPerSecond));
     const agentCpu = ratio((pass) => pass.agentCpuPerM);
     const memory = ratio((pass) => pass.over?.bytes);

@@ -7,7 +7,8 @@ import type { Section } from "./peer-parts.ts";
 import type { PeersReport } from "./peers.ts";
 import type { PeerPass } from "./peer-runs.ts";
 import type { StartUp } from "./peer-start.ts";
-import { median, ratios, spread } from "./statistics.ts";
+import { against } from "./report.ts";
+import { median, spread } from "./statistics.ts";
 import { figure, markdownTable, range, table } from "./table.ts";
 
 const FLOOR = "memmap_batch";
@@ -214,9 +215,4 @@ function firstCell(passes: readonly PeerPass[]): string {
   const first = figure(median(passes.map((pass) => pass.firstSeconds)));
   const running = passes.map((pass) => pass.firstRunningSeconds).filter((value) => value !== undefined);
   return running.length === 0 ? first : `${first} (${figure(median(running))})`;
-}
-
-function against(passes: readonly PeerPass[], base: readonly PeerPass[] | undefined) {
-  const speeds = (list: readonly PeerPass[]) => new Map(list.map((pass) => [pass.pass, pass.samplesPerSecond]));
-  return base === undefined ? undefined : ratios(speeds(passes), speeds(base));
 }

@@ -8,7 +8,7 @@ import type { FoundStep } from "./find-step.ts";
 import type { FileSystem, MachineFacts } from "./machine.ts";
 import type { PassResult, Setting } from "./measure.ts";
 import type { Client } from "./python.ts";
-import { median, ratios, type Spread, spread } from "./statistics.ts";
+import { median, passRatios, type Spread, spread } from "./statistics.ts";
 
 export interface Row {
   name: string;
@@ -142,7 +142,7 @@ export function storyOf(
   };
 }
 
-function against(passes: readonly PassResult[], base: readonly PassResult[] | undefined): Spread | undefined {
-  const speeds = (list: readonly PassResult[]) => new Map(list.map((pass) => [pass.pass, pass.samplesPerSecond]));
-  return base === undefined ? undefined : ratios(speeds(passes), speeds(base));
+/** Samples/s of `passes` over those of `base`. */
+export function against(passes: readonly PassResult[], base: readonly PassResult[] | undefined): Spread | undefined {
+  return base === undefined ? undefined : passRatios(passes, base, (pass) => pass.samplesPerSecond);
 }

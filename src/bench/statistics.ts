@@ -35,3 +35,13 @@ export function ratios(value: ReadonlyMap<number, number>, base: ReadonlyMap<num
   }
   return quotients.length === 0 ? undefined : spread(quotients);
 }
+
+/** The same of one figure of each pass. */
+export function passRatios<P extends { pass: number }>(
+  passes: readonly P[],
+  base: readonly P[],
+  figure: (pass: P) => number,
+): Spread | undefined {
+  const of = (list: readonly P[]) => new Map(list.map((each) => [each.pass, figure(each)]));
+  return ratios(of(passes), of(base));
+}
