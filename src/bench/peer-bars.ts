@@ -84,15 +84,12 @@ function speed(section: Section | undefined, batch: number, peer: string, factor
   const rate = against(ours, theirs);
   const cpu = passRatios(theirs, ours, (pass) => pass.allCpuPerM);
   if (rate === undefined) return undefined;
-  return {
-    what: `samples/s against ${peer}, batch ${batch}`,
-    bar: factor,
-    kind: "least",
-    value: rate.median,
-    spread: rate,
-    met: rate.median >= factor,
-    ...(cpu === undefined ? {} : { cpuRatio: cpu.median }),
-  };
+  const bar = least(`samples/s against ${peer}, batch ${batch}`, rate, factor);
+  return { ...bar, ...(cpu === undefined ? {} : { cpuRatio: cpu.median }) };
+}
+
+function least(what: string, spread: Spread, bar: number): Bar {
+  return { what, bar, kind: "least", value: spread.median, spread, met: spread.median >= bar };
 }
 
 function most(what: string, values: readonly number[] | undefined, bar: number): Bar | undefined {
@@ -152,14 +149,7 @@ function startBars({ start }: PeersReport): Bar[] {
   if (start === undefined) return [];
   const { indexPerCpu } = start;
   return [
-    {
-      what: "index, GB a second of CPU",
-      bar: 0.6,
-      kind: "least",
-      value: indexPerCpu.median,
-      spread: indexPerCpu,
-      met: indexPerCpu.median >= 0.6,
-    },
+    least("index, GB a second of CPU", indexPerCpu, 0.6),
     ...start.resume.map(({ at, running }): Bar => ({
       what: `resume at ${at * 100} % of an epoch, seconds to the first batch, agent runs`,
       bar: 0.5,
@@ -180,14 +170,7 @@ function coldBar(report: PeersReport): Bar | undefined {
   const own = new Map(warm.map((pass) => [pass.pass, Math.min(reading, pass.samplesPerSecond)]));
   const found = ratios(new Map(cold.map((pass) => [pass.pass, pass.samplesPerSecond])), own);
   if (found === undefined) return undefined;
-  return {
-    what: "cold, against the smaller of cold sequential reading and the own warm rate",
-    bar: 0.9,
-    kind: "least",
-    value: found.median,
-    spread: found,
-    met: found.median >= 0.9,
-  };
+  return least("cold, against the smaller of cold sequential reading and the own warm rate", found, 0.9);
 }
 
 function passes(section: Section | undefined, name: string): PeerPass[] | undefined {
