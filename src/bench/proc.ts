@@ -35,17 +35,17 @@ export function usage(pid: number): Usage | undefined {
 
 /** Proportional set size: pages shared with n processes count 1/n. Bytes; undefined when the process is gone. */
 export function pss(pid: number): number | undefined {
-  try {
-    return 1024 * number(readFileSync(`/proc/${pid}/smaps_rollup`, "latin1"), /^Pss:\s+(\d+) kB/m);
-  } catch {
-    return undefined;
-  }
+  return rollup(pid, /^Pss:\s+(\d+) kB/m);
 }
 
 /** The part of `pss` that is pages of files. */
 export function filePss(pid: number): number | undefined {
+  return rollup(pid, /^Pss_File:\s+(\d+) kB/m);
+}
+
+function rollup(pid: number, line: RegExp): number | undefined {
   try {
-    return 1024 * number(readFileSync(`/proc/${pid}/smaps_rollup`, "latin1"), /^Pss_File:\s+(\d+) kB/m);
+    return 1024 * number(readFileSync(`/proc/${pid}/smaps_rollup`, "latin1"), line);
   } catch {
     return undefined;
   }
