@@ -6,11 +6,13 @@
  * the agent and of all ranks is counted over the same span.
  */
 import { setTimeout as sleep } from "node:timers/promises";
+import { DEFAULT_SHUFFLE_MEMORY } from "../order/resolve.ts";
 import { type RankRun, samplesPerSecond, utilisation } from "./au.ts";
 import type { Contender } from "./contenders.ts";
-import { MAP_BYTES } from "./data.ts";
+import { type BenchSet, MAP_BYTES } from "./data.ts";
 import { BenchData, BenchRank } from "./errors.ts";
 import { findAgent, pss, usage } from "./proc.ts";
+import type { Client } from "./python.ts";
 import type { Crew } from "./rank.ts";
 
 export interface Setting {
@@ -68,6 +70,42 @@ export const OPEN_MS = 600_000;
 const CLOSE_MS = 60_000;
 
 let jobs = 0;
+
+/** What the command that opens a loader is made of; see worker.py. */
+export interface Opening {
+  set: BenchSet;
+  memmap: string | undefined;
+  contender: Contender;
+  client: Client;
+  rank: number;
+  world: number;
+  batch: number;
+  seed: number;
+  job: string;
+  /** Bytes, for the `window` mode; the others have the default of a job. */
+  shuffleMemory: number;
+}
+
+export function openCommand(opening: Opening): Record<string, unknown> {
+  const { set, memmap, contender, client, rank, world, batch, seed, job, shuffleMemory } = opening;
+  return {
+    cmd: "open",
+    contender: contender.loader,
+    mode: contender.mode ?? null,
+    source: set.source,
+    index_dir: set.indexDir ?? null,
+    shards: set.shards,
+    width: set.width,
+    memmap: memmap ?? null,
+    rank,
+    world,
+    batch,
+    seed,
+    client,
+    job,
+    shuffle_memory: contender.mode === "window" ? shuffleMemory : DEFAULT_SHUFFLE_MEMORY,
+  };
+}
 
 export interface Measurement {
   contender: Contender;

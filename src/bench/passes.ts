@@ -4,9 +4,10 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DEFAULT_SHUFFLE_MEMORY } from "../order/resolve.ts";
 import type { Contender } from "./contenders.ts";
 import type { BenchSet } from "./data.ts";
-import { measure, OPEN_MS, type PassResult, type Setting } from "./measure.ts";
+import { measure, openCommand, OPEN_MS, type PassResult, type Setting } from "./measure.ts";
 import type { Client, Python } from "./python.ts";
 import { Crew, type Hello } from "./rank.ts";
 
@@ -25,8 +26,6 @@ export interface CrewOptions {
 
 /** The naive loader stops here: its spread is small against its distance. */
 export const NAIVE_PASSES = 3;
-/** Node memory of a view that is held: the default of the job (1 GiB), larger sets are shuffled by Feistel order. */
-const DEFAULT_SHUFFLE_MEMORY = 2 ** 30;
 
 export class Passes {
   private readonly options: CrewOptions;
@@ -54,8 +53,10 @@ export class Passes {
   async one(contender: Contender, setting: Setting, pass: number): Promise<PassResult> {
     const crew = await this.crew(contender);
     if (this.options.cold) await this.cache(crew, true);
-    const open = (rank: number, job: string) => this.openCommand(contender, setting, job, rank);
-    return measure(crew, { contender, setting, pass, width: this.options.set.width, open });
+    const { ranks, ...common } = this.options;
+    const { batch } = setting;
+    const open = (rank: number, job: string) => openCommand({ ...common, contender, rank, world: ranks, batch, job });
+    return measure(crew, { contender, setting, pass, width: common.set.width, open });
   }
 
   async stop(): Promise<void> {
@@ -81,27 +82,6 @@ export class Passes {
     const paths = set.shards.map(([path]) => path);
     if (memmap !== undefined) paths.push(`${memmap}/ids.i32`, `${memmap}/mask.i8`);
     await crew.all((rank) => (rank === 0 ? { cmd: "cache", drop, paths } : { cmd: "cache", drop, paths: [] }), OPEN_MS);
-  }
-
-  private openCommand(contender: Contender, setting: Setting, job: string, rank: number): Record<string, unknown> {
-    const { set, memmap, ranks, client, seed, shuffleMemory } = this.options;
-    return {
-      cmd: "open",
-      contender: contender.loader,
-      mode: contender.mode ?? null,
-      source: set.source,
-      index_dir: set.indexDir ?? null,
-      shards: set.shards,
-      width: set.width,
-      memmap: memmap ?? null,
-      rank,
-      world: ranks,
-      batch: setting.batch,
-      seed,
-      client,
-      job,
-      shuffle_memory: contender.mode === "window" ? shuffleMemory : DEFAULT_SHUFFLE_MEMORY,
-    };
   }
 }
 

@@ -9,7 +9,7 @@ import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
 import type { BenchSet } from "./data.ts";
 import { BenchData } from "./errors.ts";
-import { endAgent, measure, OPEN_MS, type PassResult, type Setting } from "./measure.ts";
+import { endAgent, measure, openCommand, OPEN_MS, type PassResult, type Setting } from "./measure.ts";
 import { NOTHING, type PeerContender } from "./peer-list.ts";
 import { filePss } from "./proc.ts";
 import type { Python } from "./python.ts";
@@ -32,7 +32,6 @@ export interface RunsOptions {
   shuffleMemory: number;
 }
 
-const DEFAULT_SHUFFLE_MEMORY = 2 ** 30;
 /** Of a file's pages this much may stay, such as a page that another process has mapped. */
 const RESIDENT_LIMIT = 0.05;
 
@@ -144,25 +143,10 @@ export class PeerRuns {
 
   /** The command that opens a contender on a rank. */
   open(contender: PeerContender, batch: number, rank: number, world: number, job: string): Record<string, unknown> {
-    const { set, memmap, folderOf, seed, shuffleMemory } = this.options;
     return {
-      cmd: "open",
-      contender: contender.loader,
-      mode: contender.mode ?? null,
-      source: set.source,
-      index_dir: set.indexDir ?? null,
-      folder: folderOf(contender.data),
-      memmap,
-      shards: set.shards,
-      width: set.width,
-      rank,
-      world,
-      batch,
-      seed,
+      ...openCommand({ ...this.options, contender, client: "torch", rank, world, batch, job }),
+      folder: this.options.folderOf(contender.data),
       workers: contender.workers,
-      client: "torch",
-      job,
-      shuffle_memory: contender.mode === "window" ? shuffleMemory : DEFAULT_SHUFFLE_MEMORY,
     };
   }
 
