@@ -71,6 +71,8 @@ export interface Context {
   runs: PeerRuns;
   left: Left[];
   notes: string[];
+  /** `NAME (WHERE)` of those that failed there or are too slow to be asked again. */
+  out: Set<string>;
   watch: Watch;
 }
 
@@ -174,24 +176,25 @@ async function turn(
   pass: number,
   one: (each: PeerContender) => Promise<PeerPass>,
 ): Promise<void> {
-  const { present, left, notes, watch, runs } = context;
+  const { left, notes, out, watch, runs } = context;
   const { part, ranks, batch, passes } = section;
   const where = `${part}, ${ranks} rank${ranks === 1 ? "" : "s"}, batch ${batch}`;
   await runs.empty(ranks, batch, pass);
-  const gone = new Set(left.filter((entry) => entry.where === where).map(({ name }) => name));
-  const slow = (name: string) => notes.some((note) => note.startsWith(`${name} (${where}) `));
   for (const each of pass % 2 === 0 ? list : list.toReversed()) {
-    if (gone.has(each.name) || !present.includes(each) || slow(each.name)) continue;
+    const title = `${each.name} (${where})`;
+    if (out.has(title)) continue;
     watch.say(`${where}, pass ${pass + 1} of ${passes}: ${each.name}`);
     try {
       const start = performance.now();
       add(section, each.name, await one(each));
       const took = performance.now() - start;
       if (took > SLOW_MS && passes > 1) {
-        notes.push(`${each.name} (${where}) took ${Math.round(took / 1000)} s for a measurement: no more passes of it`);
+        notes.push(`${title} took ${Math.round(took / 1000)} s for a measurement: no more passes of it`);
+        out.add(title);
       }
     } catch (error) {
       leave(left, each, where, error);
+      out.add(title);
     }
   }
 }

@@ -98,7 +98,7 @@ export async function benchPeers(options: PeersOptions, watch: Watch): Promise<P
         `athanor window: the view would fit in the shuffle memory and be held whole; lowered to ${bytes}, a quarter`,
       );
     }
-    const context: Context = { options, present, runs, left, notes, watch };
+    const context: Context = { options, present, runs, left, notes, out: new Set(), watch };
     if (options.parts.includes("warm")) {
       for (const [i, ranks] of options.ranks.entries()) {
         sections.push(...(await warm(context, ranks, i === 0 ? options.passes : options.otherPasses, i === 0)));
