@@ -5,8 +5,7 @@
  * rank in whole (it is a fork, but in a training job it would not be), pages of files and shared memory by their share,
  * the zygote's pages of files with them (they are those of the ranks), the agent's PSS.
  */
-import { once } from "node:events";
-import { createServer, type AddressInfo } from "node:net";
+import { freePort } from "../base/free-port.ts";
 import type { BenchSet } from "./data.ts";
 import { BenchData } from "./errors.ts";
 import { endAgent, measure, openCommand, OPEN_MS, type PassResult, type Setting } from "./measure.ts";
@@ -217,15 +216,4 @@ export class PeerRuns {
     if (found === undefined) throw new BenchData(`${contender.name} has not been started`);
     return found;
   }
-}
-
-/** A port of the loopback that is free now. */
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }

@@ -9,12 +9,12 @@
  * await runDemo({ cli: "dist/src/cli/main.js", quick: true, keep: false, say: console.log });
  */
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { availableParallelism, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { execFileSync } from "node:child_process";
 import { Usage } from "../base/usage.ts";
+import { freePort } from "../base/free-port.ts";
 import { agentsOf, Children } from "./children.ts";
 import { DemoPython, DemoStep } from "./errors.ts";
 
@@ -315,18 +315,4 @@ function findPython(): string {
     );
   }
   return executable;
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      server.close(() => {
-        if (address === null || typeof address === "string") reject(new Error("no TCP port on 127.0.0.1"));
-        else resolve(address.port);
-      });
-    });
-  });
 }
