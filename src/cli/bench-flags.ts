@@ -1,5 +1,6 @@
-/** Values of the flags of `athanor bench`. */
+/** What the commands of `athanor bench` have in common: values of flags, and progress on stderr. */
 import { Usage } from "../base/usage.ts";
+import type { Watch } from "../bench/train.ts";
 
 export function count(name: string, text: string): number {
   const value = Number(text);
@@ -19,4 +20,9 @@ export function oneOf<const T extends string>(name: string, text: string, choice
   const found = choices.find((choice) => choice === text);
   if (found === undefined) throw new Usage(`${name} must be one of ${choices.join(", ")}, got ${JSON.stringify(text)}`);
   return found;
+}
+
+/** `json`: silent, so that stderr has only what went wrong. */
+export function watchOf(json: boolean): Watch {
+  return { say: (line) => void (json || process.stderr.write(`bench: ${line}\n`)) };
 }

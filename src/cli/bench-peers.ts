@@ -11,7 +11,7 @@ import { PARTS, type Part } from "../bench/peer-parts.ts";
 import { benchPeers } from "../bench/peers.ts";
 import { peersMarkdown, peersText } from "../bench/peer-table.ts";
 import { findPython } from "../bench/python.ts";
-import { amount, count, oneOf } from "./bench-flags.ts";
+import { amount, count, oneOf, watchOf } from "./bench-flags.ts";
 import { printLine, wantsJson } from "./command.ts";
 
 interface PeersFlags {
@@ -83,7 +83,7 @@ export function registerPeers(bench: Command): void {
           ...(flags.python === undefined ? {} : { python: flags.python }),
           ...(flags.tfPython === undefined ? {} : { tfPython: flags.tfPython }),
         },
-        { say: (line) => void (json || process.stderr.write(`bench: ${line}\n`)) },
+        watchOf(json),
       );
       if (flags.save !== undefined) {
         await writeAtomic(resolve(flags.save), [Buffer.from(`${JSON.stringify(report, undefined, 1)}\n`)]);

@@ -15,7 +15,7 @@ import { formatsMarkdown, formatsText } from "../bench/formats-table.ts";
 import { reportHtml } from "../bench/html.ts";
 import { comparisonText, reportText } from "../bench/table.ts";
 import { benchTrain } from "../bench/train.ts";
-import { amount, count, oneOf } from "./bench-flags.ts";
+import { amount, count, oneOf, watchOf } from "./bench-flags.ts";
 import { registerLimits, registerPeers } from "./bench-peers.ts";
 import { printLine, wantsJson } from "./command.ts";
 
@@ -83,7 +83,7 @@ export function register(program: Command): void {
     .option("--html <file>", "also write the report as one HTML file")
     .action(async (flags: TrainFlags, command: Command) => {
       const json = wantsJson(command);
-      const watch = { say: (line: string) => void (json || process.stderr.write(`bench: ${line}\n`)) };
+      const watch = watchOf(json);
       const mode = oneOf("--mode", flags.mode, ["window", "global", "both"] as const);
       const common = {
         source: resolve(flags.data),
@@ -162,7 +162,7 @@ export function register(program: Command): void {
           shuffleMemory: parseSize(flags.shuffleMemory, "--shuffle-memory"),
           ...(flags.python === undefined ? {} : { python: flags.python }),
         },
-        { say: (line) => void (json || process.stderr.write(`bench: ${line}\n`)) },
+        watchOf(json),
       );
       await printLine(
         json ? JSON.stringify(report) : flags.markdown === true ? formatsMarkdown(report) : formatsText(report),
