@@ -9,8 +9,8 @@ await main(async () => {
   const { python, env } = await ensureSetup();
   const given = process.argv.slice(2);
   if (!given.includes("--data")) {
-    const { defaultCacheDir } = await import(join(root, "dist", "src", "bench", "data.js"));
-    const folder = join(defaultCacheDir(), "formats-100000x512-seed1");
+    const { defaultCacheDir, formatsFolder } = await import(join(root, "dist", "src", "bench", "data.js"));
+    const folder = formatsFolder(defaultCacheDir(), 100_000, 512, 1);
     if (!existsSync(join(folder, "tfrecord"))) {
       const args = ["-m", "athanor.bench.formats.data", "--out", folder, "--formats", "tfrecord"];
       const made = spawnSync(python, args, { env, stdio: ["ignore", "ignore", "inherit"] });

@@ -34,6 +34,11 @@ export const MAP_BYTES = 5;
 /** Reading 134 MB and parsing them in numpy takes 7 s; a data set that needs hours should not be copied for a benchmark. */
 const MAP_LIMIT_BYTES = 64 * 2 ** 30;
 
+/** Folder of the generated samples in all formats, one subfolder a format; made once. */
+export function formatsFolder(cacheDir: string, samples: number, width: number, seed: number): string {
+  return join(cacheDir, `formats-${samples}x${width}-seed${seed}`);
+}
+
 /** `source`: absolute path. Builds the index when there is none. */
 export async function describeSet(source: string, width: number, indexDir: string | undefined): Promise<BenchSet> {
   const storage = createPosixStorage();

@@ -15,7 +15,7 @@ import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { formatSize } from "../base/units.ts";
-import { type BenchSet, describeSet, ensureMemmap } from "./data.ts";
+import { type BenchSet, describeSet, ensureMemmap, formatsFolder } from "./data.ts";
 import { BenchData, BenchEnvironment } from "./errors.ts";
 import { type Limit, measureLimits } from "./limits.ts";
 import { machineFacts, type MachineFacts } from "./machine.ts";
@@ -152,7 +152,7 @@ async function makeData(
   watch: Watch,
 ): Promise<{ folder: string; made: string[] }> {
   const { samples, width, seed } = options;
-  const folder = join(options.cacheDir, `formats-${samples}x${width}-seed${seed}`);
+  const folder = formatsFolder(options.cacheDir, samples, width, seed);
   await mkdir(folder, { recursive: true });
   const formats = [...new Set(["tfrecord", ...wanted.map(({ data }) => data)])].filter((data) => data !== "memmap");
   watch.say(`data: ${samples} samples x ${width} in ${formats.length} formats (made once)`);

@@ -2,14 +2,14 @@
  * `athanor bench train | formats | agent-opens`: the comparison tables, and the agent's opens; `peers | limits` are in
  * bench-peers.ts. Parses, calls, prints; the work is in src/bench/.
  */
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import type { Command } from "commander";
 import { writeAtomic } from "../base/atomic-write.ts";
 import { parseDuration, parseSize } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
 import { agentOpens } from "../bench/agent-opens.ts";
 import { compareRanks } from "../bench/compare-ranks.ts";
-import { defaultCacheDir } from "../bench/data.ts";
+import { defaultCacheDir, formatsFolder } from "../bench/data.ts";
 import { FORMATS, benchFormats } from "../bench/formats.ts";
 import { formatsMarkdown, formatsText } from "../bench/formats-table.ts";
 import { reportHtml } from "../bench/html.ts";
@@ -151,7 +151,7 @@ export function register(program: Command): void {
       const seed = count("--seed", flags.seed);
       const report = await benchFormats(
         {
-          folder: join(resolve(flags.cacheDir), `formats-${samples}x${width}-seed${seed}`),
+          folder: formatsFolder(resolve(flags.cacheDir), samples, width, seed),
           formats,
           samples,
           width,
