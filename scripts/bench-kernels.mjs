@@ -4,6 +4,7 @@ import { join } from "node:path";
 
 const root = join(import.meta.dirname, "..", "dist");
 const { createKernels } = await import(join(root, "src/kernels/load.js"));
+const { median } = await import(join(root, "src/bench/statistics.js"));
 const { DELTA, TABLE_BYTES } = await import(join(root, "src/kernels/kernels.js"));
 const { bitPacked, deltaPacked, runLength } = await import(join(root, "test/kernels/encoders.js"));
 
@@ -67,14 +68,13 @@ function rate(kernels, input, call) {
   }
 }
 
-const median = (list) => list.sort((a, b) => a - b)[list.length >> 1];
 const both = ["wasm", "twin"].map((name) => createKernels(4 << 20, name));
 console.log(`${"".padEnd(22)}   wasm   twin   ratio   (million values a second)`);
 for (const [name, input, call] of cases) {
   const found = both.map(() => []);
   for (let pass = 0; pass < PASSES; pass++)
     for (const [i, kernels] of both.entries()) found[i].push(rate(kernels, input, call));
-  const [wasm, twin] = found.map(median);
+  const [wasm, twin] = found.map((list) => median(list));
   const cells = [wasm.toFixed(0).padStart(6), twin.toFixed(0).padStart(6), (wasm / twin).toFixed(1).padStart(6)];
   console.log(`${name.padEnd(22)} ${cells.join(" ")}`);
 }

@@ -3,6 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
+import { median } from "../dist/src/bench/statistics.js";
 import { compileTokenizer } from "../dist/src/tokenizer/compile.js";
 import { openTokenizer } from "../dist/src/tokenizer/open.js";
 
@@ -18,7 +19,6 @@ if (file === undefined || paths.length === 0) {
 const texts = paths.map((path) => readFileSync(path, "utf8"));
 const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
 const compiled = compileTokenizer({ file, json: readFileSync(file), config: undefined });
-const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
 
 const PYTHON = `
 import json, os, sys, time
