@@ -63,18 +63,21 @@ class MemmapDataset:
 
 
 def naive(c: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    return _epochs(NaiveDataset(c["shards"], c["width"]), c, whole_batch=False)
+    return epochs(NaiveDataset(c["shards"], c["width"]), c, whole_batch=False)
 
 
 def memmap(c: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    return _epochs(MemmapDataset(c["memmap"]), c, whole_batch=False)
+    return epochs(MemmapDataset(c["memmap"]), c, whole_batch=False)
 
 
 def memmap_batch(c: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    return _epochs(MemmapDataset(c["memmap"]), c, whole_batch=True)
+    return epochs(MemmapDataset(c["memmap"]), c, whole_batch=True)
 
 
-def _epochs(dataset: Any, c: dict[str, Any], whole_batch: bool) -> Iterator[dict[str, Any]]:
+def epochs(dataset: Any, c: dict[str, Any], whole_batch: bool) -> Iterator[dict[str, Any]]:
+    """A map-style dataset in this process, shuffled and dealt to ranks by DistributedSampler, epoch after epoch;
+    ValueError when a rank has no whole batch. `whole_batch`: the dataset takes a list of indexes.
+    """
     from torch.utils.data import BatchSampler, DataLoader
     from torch.utils.data.distributed import DistributedSampler
 

@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from ..contenders import epochs
+
 Batches = Iterator[dict[str, Any]]
 NAMES = ("input_ids", "attention_mask")
 #: Samples of a shuffle buffer, for those who shuffle in one.
@@ -38,10 +40,8 @@ def _paths(c: dict[str, Any], pattern: str, shard: bool = False) -> list[str]:
     return mine
 
 
-def _again(loader: Any, sampler: Any = None) -> Batches:
-    for epoch in itertools.count():
-        if sampler is not None:
-            sampler.set_epoch(epoch)
+def _again(loader: Any) -> Batches:
+    while True:
         yield from loader
 
 
@@ -51,15 +51,6 @@ def _loader(dataset: Any, c: dict[str, Any], kind: Any = None, **options: Any) -
     if c["workers"] > 0:
         options.update(prefetch_factor=4, persistent_workers=True)
     return (kind or DataLoader)(dataset, batch_size=c["batch"], num_workers=c["workers"], drop_last=True, **options)
-
-
-def _sampled(dataset: Any, c: dict[str, Any]) -> Batches:
-    from torch.utils.data.distributed import DistributedSampler
-
-    sampler: Any = DistributedSampler(
-        dataset, num_replicas=c["world"], rank=c["rank"], shuffle=True, seed=c["seed"], drop_last=True
-    )
-    return _again(_loader(dataset, c, sampler=sampler), sampler)
 
 
 def null(c: dict[str, Any]) -> Batches:
@@ -99,7 +90,7 @@ class MegatronDataset:
 
 
 def megatron(c: dict[str, Any]) -> Batches:
-    return _sampled(MegatronDataset(c), c)
+    return epochs(MegatronDataset(c), c, whole_batch=False)
 
 
 def tfdata(c: dict[str, Any]) -> Batches:
@@ -197,7 +188,7 @@ def grain(c: dict[str, Any]) -> Batches:
 def hf_map(c: dict[str, Any]) -> Batches:
     import datasets
 
-    return _sampled(datasets.load_from_disk(c["folder"]).with_format("torch"), c)
+    return epochs(datasets.load_from_disk(c["folder"]).with_format("torch"), c, whole_batch=False)
 
 
 def hf_stream(c: dict[str, Any]) -> Batches:
