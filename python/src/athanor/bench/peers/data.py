@@ -1,15 +1,13 @@
 """The samples of `athanor.bench.formats.data` in the formats that only one peer reads: LitData chunks, ArrayRecord,
 Arrow as HF datasets saves it, and MDS with `bytes` columns (MosaicML's `ndarray` ones decode at a third of the speed).
 
-    python -m athanor.bench.peers.data --out DIR --formats litdata,arrow [--n 100000] [--seq 512] [--shards 10]
+    python -m athanor.bench.peers.data --out DIR [--formats litdata,arrow] [--n 100000] [--seq 512] [--shards 10]
 
 Prints the formats that are there as a JSON list; one whose library is missing is left out and named on stderr.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 from typing import Any
 
@@ -83,21 +81,5 @@ WRITERS = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--formats", required=True)
-    parser.add_argument("--n", type=int, default=100_000)
-    parser.add_argument("--seq", type=int, default=512)
-    parser.add_argument("--shards", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
-    a = parser.parse_args()
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints goes to stderr
-    made = formats.write(a.out, a.formats.split(","), a.n, a.seq, a.shards, a.seed, WRITERS)
-    answers.write(json.dumps(made) + "\n")
-    answers.close()
-
-
 if __name__ == "__main__":
-    main()
+    formats.main(WRITERS)
