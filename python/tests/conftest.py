@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +27,12 @@ def agents_in(run_dir: Path) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def athanor(*args: object) -> subprocess.CompletedProcess[str]:
+    """The command as built; fails nothing itself."""
+    command = ["node", str(ROOT / "dist/src/cli/main.js"), *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture
