@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,18 @@ from .example import Feature, example_of
 from .tfrecord import Batch
 
 MASK = "attention_mask"
-MISSING = "has no value in this record, and one in others (null, or left out)"
 _MAX_COLUMNS = 64
 _STORED = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "prefix": np.uint32, "length": np.uint32}
 Array = np.ndarray[Any, np.dtype[Any]]
 FieldInfo = dict[str, Any]
+
+
+class Wrong(NamedTuple):
+    """What is wrong with a feature of a record: parts of the error."""
+
+    code: str
+    words: str
+    remedy: str
 
 
 @dataclass(frozen=True)
@@ -62,30 +69,37 @@ class Column:
             slices.copy(part, stored)
             target[rows] = part
 
-    def put(self, feature: Feature | None, target: Array, row: int) -> tuple[bool, str]:
-        """Writes one record's feature; (was it cut, what is wrong with it or "")."""
+    def put(self, feature: Feature | None, target: Array, row: int) -> tuple[bool, Wrong | None]:
+        """Writes one record's feature; (was it cut, what is wrong with it)."""
         wanted = {"f32": "float", "length": ""}.get(self.storage, "int64")
         count, values = (0, None) if feature is None else (feature.size, feature.values)
         if feature is not None and wanted and feature.kind != wanted:
-            return False, f"holds a list of {feature.kind}, expected {wanted}"
+            return False, self._wrong("ATH_FEATURE_KIND", f"holds a list of {feature.kind}, expected {wanted}")
         if self.scalar and count == 0:
-            return False, MISSING
+            return False, self._wrong(
+                "ATH_VALUE_MISSING",
+                "has no value in this record, and one in others (null, or left out)",
+                "write a value there, or leave the column out with columns=",
+            )
         kept = min(count, self.width)
         if self.storage == "length":
             target[row] = kept
         elif self.storage == "prefix":
             ones = 0 if values is None else int(np.count_nonzero(values == 1))
             if values is not None and ((values[:ones] != 1).any() or (values[ones:] != 0).any()):
-                return False, "breaks the mask, which must be ones followed by zeros"
+                return False, self._wrong("ATH_VALUE_RANGE", "breaks the mask, which must be ones followed by zeros")
             target[row] = min(ones, self.width)
         else:
             if values is not None and self.storage == "i32" and (values != values.astype(np.int32)).any():
-                return False, "has a value that does not fit int32"
+                return False, self._wrong("ATH_VALUE_RANGE", "has a value that does not fit int32")
             line = target[row : row + 1] if self.scalar else target[row]
             line[kept:] = self.pad
             if values is not None:
                 line[:kept] = values[:kept]
-        return count > self.width, ""
+        return count > self.width, None
+
+    def _wrong(self, code: str, words: str, remedy: str = "run `athanor index` again: the shard has changed") -> Wrong:
+        return Wrong(code, f'feature "{self.feature}" {words}', remedy)
 
 
 def columns_of(fields: list[FieldInfo], view: dict[str, Any], own: Sequence[str], root: str) -> list[Column]:
@@ -170,22 +184,17 @@ class Rows:
         self._filled = 0
 
     def add(self, file: str, key: int, batch: Batch, i: int, strict: bool) -> None:
-        """Record i of a batch as the next row. Raises ATH_RECORD_MALFORMED, ATH_FEATURE_KIND, ATH_VALUE_RANGE and, if
-        `strict`, ATH_ROW_TOO_LONG."""
+        """Record i of a batch as the next row. Raises ATH_RECORD_MALFORMED, ATH_FEATURE_KIND, ATH_VALUE_RANGE,
+        ATH_VALUE_MISSING and, if `strict`, ATH_ROW_TOO_LONG."""
         wrong = self.put(key, batch.record + i, 0, example_of(file, batch, i, self._names))
-        if wrong:
-            code, remedy = "ATH_VALUE_RANGE", "run `athanor index` again: the shard has changed"
-            if wrong.endswith(MISSING):
-                code, remedy = "ATH_VALUE_MISSING", "write a value there, or leave the column out with columns="
-            elif " holds " in wrong:
-                code = "ATH_FEATURE_KIND"
+        if wrong is not None:
             raise AthanorError(
-                code,
-                wrong,
+                wrong.code,
+                wrong.words,
                 file=file,
                 record=batch.record + i,
                 byte_offset=batch.record_offset(i),
-                remedy=remedy,
+                remedy=wrong.remedy,
             )
         if strict and self.truncated[self._filled - 1]:
             raise AthanorError(
@@ -205,14 +214,14 @@ class Rows:
         self._filled = filled
         self.truncated[filled:] = False
 
-    def put(self, key: int, record: int, token: int, features: Mapping[bytes, Feature | None]) -> str:
-        """A sample as the next row, by its identity and its features; what is wrong with it, or ""."""
+    def put(self, key: int, record: int, token: int, features: Mapping[bytes, Feature | None]) -> Wrong | None:
+        """A sample as the next row, by its identity and its features; what is wrong with it."""
         row = self._filled
         for column, target in zip(self.columns, self.stored):
             cut, wrong = column.put(features.get(column.feature.encode()), target, row)
             self.truncated[row] |= cut
-            if wrong:
-                return f'feature "{column.feature}" {wrong}'
+            if wrong is not None:
+                return wrong
         self.ids[row, 1:] = key, record, token
         self._filled = row + 1
-        return ""
+        return None
