@@ -7,12 +7,11 @@ import { createServer } from "node:net";
 import type { Server as NetServer } from "node:net";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { formatDuration, formatNumber } from "../base/units.ts";
+import { formatDuration } from "../base/units.ts";
 import { Decoders } from "../feed/decoders.ts";
 import { PATIENCE } from "../feed/early.ts";
 import { Budget } from "../feed/budget.ts";
 import { Group } from "../feed/group.ts";
-import { DOCUMENTS_FEATURE } from "../feed/piece-columns.ts";
 import { parseState } from "../order/state.ts";
 import type { HungRequest } from "../storage/io-pool.ts";
 import { createPosixStorage } from "../storage/posix.ts";
@@ -199,43 +198,6 @@ export class Server implements House {
     } finally {
       room.waiting.delete(waiter);
     }
-  }
-
-  warnings(hello: Hello, group: Group): string[] {
-    const warnings: string[] = [];
-    const { layout: columns, sources } = group.view;
-    const delivered = new Set(
-      columns.columns.flatMap(({ name, feature }) => (feature === DOCUMENTS_FEATURE ? [] : [name, feature])),
-    );
-    const fields = sources.flatMap((source) => source?.source.index.schema.fields ?? []);
-    const left = fields.filter(({ name }) => !delivered.has(name));
-    for (const text of [true, false]) {
-      const names = new Set(left.filter(({ kind }) => (kind === "bytes") === text).map(({ name }) => name));
-      if (hello.view.columns === null && names.size > 0)
-        warnings.push(`not delivered (${text ? "text or bytes" : "numbers"}): ${[...names].join(", ")}`);
-    }
-    const unfit = sources.flatMap((source) => Object.entries(source?.source.index.schema.notColumns ?? {}));
-    // Named once each, the first ten: whoever asks for one by columns= gets its reason.
-    const told = [...new Map(unfit)].slice(0, 10).map(([name, why]) => `${name} (${why})`);
-    if (hello.view.columns === null && told.length > 0)
-      warnings.push(`fields that are no columns: ${told.join(", ")}${new Map(unfit).size > told.length ? ", …" : ""}`);
-    const scalars = new Set(columns.stored.filter(({ required }) => required).map(({ feature }) => feature));
-    for (const source of sources) {
-      const { schema, totals } = source?.source.index ?? {};
-      for (const { name, present } of schema?.fields ?? []) {
-        const none = scalars.has(name) ? totals!.records - present : 0;
-        if (none > 0)
-          warnings.push(
-            `column ${name} has no value in ${none} of ${formatNumber(totals!.records, "record")}, which are bad ones (ATH_VALUE_MISSING)`,
-          );
-      }
-      const missing = source?.source.index.missing;
-      if (missing === undefined) continue;
-      warnings.push(
-        `chunks of arrays are missing and read as fill values: ${formatNumber(missing.chunks, "chunk")}, the first ${missing.path}: ${missing.what}`,
-      );
-    }
-    return warnings;
   }
 
   /** The oldest call that hangs, in words. */

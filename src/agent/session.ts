@@ -18,6 +18,7 @@ import { parseMessage, versionsOf } from "./messages.ts";
 import type { ClientMessage, Hello } from "./messages.ts";
 import type { Progress } from "./attempts.ts";
 import { Segment } from "./segment.ts";
+import { warningsOf } from "./warnings.ts";
 
 const RING = Buffer.from("b");
 
@@ -32,7 +33,6 @@ export interface House {
   session(token: string): Session | undefined;
   ready(session: Session): void;
   forget(session: Session): void;
-  warnings(hello: Hello, group: Group): string[];
   stats(group: Group | undefined): Record<string, unknown>;
   /** `why` a session waits, with the oldest storage call that hangs. */
   withHanging(why: string): string;
@@ -159,7 +159,7 @@ export class Session {
       },
       position: String(position),
       state: stateOf(plan, position),
-      warnings: [...this.house.warnings(hello, group), ...renamed(plan, hello)],
+      warnings: [...warningsOf(group.view, hello.view.columns === null), ...renamed(plan, hello)],
     });
   }
 
