@@ -9,7 +9,7 @@
 import { createHash } from "node:crypto";
 import { AthanorError, messageOf } from "../base/errors.ts";
 import { aroundOf } from "./around.ts";
-import { chatOf, templateText } from "./chat/config.ts";
+import { chatOf, contentOf, templateText } from "./chat/config.ts";
 import { TokenizerUnreadable } from "./errors.ts";
 import { normalizerOf } from "./normalize.ts";
 import { flatten, splitterOf } from "./split.ts";
@@ -55,8 +55,7 @@ export function compileTokenizer({ file, json, config, template }: TokenizerFile
     const ids = vocabulary(model.vocab);
     const added = addedTokens(definition.added_tokens ?? [], ids);
     const idOf = (name: string): number | undefined => {
-      const token = names[name];
-      const content = typeof token === "string" ? token : (token as { content?: string } | null | undefined)?.content;
+      const content = contentOf(names[name]);
       if (content === undefined) return undefined;
       return added.find((candidate) => candidate.content === content)?.id ?? ids.get(content);
     };

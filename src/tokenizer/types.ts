@@ -2,6 +2,7 @@
  * Tokenizers: text to ids, as Hugging Face's `tokenizers` gives them. `compile.ts` makes tables of a `tokenizer.json`, once
  * a process; `open.ts` makes a tokenizer of the tables, once a thread: the tables are shared, only the cache of words is not.
  */
+import type { Spans } from "./spans.ts";
 
 /** How one text is encoded; part of what a sample is, so of the view's fingerprint. */
 export interface TokenizerOptions {
@@ -40,7 +41,7 @@ export interface SpanTokenizer extends Tokenizer {
   encodeSpans(
     text: string,
     literal: ReadonlySet<number>,
-    spans: readonly (readonly [from: number, to: number])[],
+    spans: Spans,
     limit?: number,
   ): Encoded & { marked: Uint8Array };
 }

@@ -41,7 +41,8 @@ export function templateText(bytes: Uint8Array, file: string): string {
   }
 }
 
-function contentOf(token: unknown): string | undefined {
+/** The text of a special token as a config has it: itself, or an object with it. */
+export function contentOf(token: unknown): string | undefined {
   if (typeof token === "string") return token;
   const content = (token as { content?: unknown } | null | undefined)?.content;
   return typeof content === "string" ? content : undefined;

@@ -13,6 +13,7 @@
 import { jsonText, parseJson, type Parsed } from "../../base/exact-json.ts";
 import { messageOf } from "../../base/errors.ts";
 import { ChatTemplate } from "../errors.ts";
+import type { Spans } from "../spans.ts";
 import type { AddedToken, ChatSpec } from "../types.ts";
 import { Guard } from "./guard.ts";
 import { Refused } from "./python.ts";
@@ -25,7 +26,7 @@ export interface RenderedChat {
   /** Where a token begins that is to stay text. */
   literal: ReadonlySet<number>;
   /** What the assistant said: [from, to), rising. */
-  spans: readonly (readonly [from: number, to: number])[];
+  spans: Spans;
 }
 
 interface Turns {
@@ -250,7 +251,7 @@ function unescaped(text: string): string {
 }
 
 /** The text without marks. `spans` count characters with marks; without them they are what lies between the marks. */
-function cleaned(full: string, marks: Marks, spans?: readonly (readonly [number, number])[]): RenderedChat {
+function cleaned(full: string, marks: Marks, spans?: Spans): RenderedChat {
   const { text: literalMark, open, close } = marks;
   const literal = new Set<number>();
   const found: [number, number][] = [];
