@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from athanor.numpy import Loader
-from conftest import ROOT
+from conftest import athanor
 
 MAX = 48
 
 
 def cat(path: Path) -> list[dict[str, Any]]:
     """What `athanor cat` prints of a set."""
-    cli = ROOT / "dist/src/cli/main.js"
-    ran = subprocess.run(["node", str(cli), "cat", str(path)], capture_output=True, text=True, timeout=300, check=False)
+    ran = athanor("cat", path)
     assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+    # `splitlines` would split at U+2028, too.
     return [json.loads(line) for line in ran.stdout.split("\n") if line]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +12,12 @@ import pytest
 
 from athanor import AthanorError
 from athanor.torch import Loader
+from conftest import athanor
+from format_feed import cat
 
 zstandard = pytest.importorskip("zstandard")
 
-ATHANOR = Path(__file__).parents[2] / "bin" / "athanor.mjs"
-NODE = shutil.which("node") or "node"
 TEXT = ["", "plain", '"\\/\b\f\n\r\t', "é 语料 😀", "\u2028\u0085\0\x7f", "\ud83d", "\udc00x", "a" * 5000]
-
-
-def cat(path: Path) -> list[dict[str, Any]]:
-    ran = subprocess.run(
-        [NODE, str(ATHANOR), "cat", str(path), "--json"], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert ran.stderr == ""
-    # `splitlines` would split at U+2028, too.
-    return [json.loads(line) for line in ran.stdout.split("\n") if line != ""]
 
 
 def plain(value: Any) -> Any:
@@ -194,7 +182,7 @@ def test_fields_that_are_no_columns_are_told_of_unasked(
     run_dir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "a.jsonl").write_text('{"input_ids":[1],"label":1}\n{"input_ids":[2],"label":"2"}\n')
-    ran = subprocess.run([NODE, str(ATHANOR), "inspect", str(tmp_path)], capture_output=True, text=True, timeout=300)
+    ran = athanor("inspect", tmp_path)
     assert "no column: label holds int64 values and text\n" in ran.stdout, ran.stderr
     with caplog.at_level("WARNING", "athanor"), Loader(str(tmp_path), batch_size=1, max_length=4) as loader:
         next(iter(loader))
@@ -212,7 +200,7 @@ def test_agent_none_names_the_format_that_it_does_not_read(tmp_path: Path) -> No
     (tmp_path / "a.jsonl").write_text('{"input_ids":[1],"id":1}\n')
     for code, made in [("ATH_NOT_FORMAT", False), ("ATH_FORMAT_UNSUPPORTED", True)]:
         if made:
-            subprocess.run([NODE, str(ATHANOR), "index", str(tmp_path)], check=True, capture_output=True, timeout=300)
+            assert athanor("index", tmp_path).returncode == 0
         with (
             pytest.raises(AthanorError, match='agent="none"') as refused,
             Loader(str(tmp_path), batch_size=1, agent="none", rank=0, world_size=1) as loader,

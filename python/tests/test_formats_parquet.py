@@ -8,9 +8,7 @@ import datetime
 import decimal
 import json
 import math
-import os
 import random
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +17,14 @@ import pytest
 
 from athanor.errors import AthanorError
 from athanor.numpy import Loader
+from conftest import athanor
 from format_feed import equal, steps_of
 from tfrecord_writer import write as write_tfrecord
 
 pa = pytest.importorskip("pyarrow", reason="skipped: pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet")
 
-ROOT = Path(__file__).resolve().parents[2]
-MAIN = ROOT / "dist" / "src" / "cli" / "main.js"
 FILES = 48
-
-
-def athanor(*args: str | os.PathLike[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["node", str(MAIN), *map(str, args)], capture_output=True, text=True, timeout=300)
 
 
 def shown(value: Any) -> Any:
@@ -311,8 +304,9 @@ def test_fields_that_are_no_columns_are_named_with_the_reason(run_dir: Path, tmp
     }
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     pq.write_table(pa.table({**table, "late": pa.array([5, 6], pa.int64())}), tmp_path / "b.parquet")
-    command = ["node", str(ROOT / "dist/src/cli/main.js"), "inspect", str(tmp_path)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    inspected = athanor("inspect", tmp_path)
+    assert inspected.returncode == 0
+    said = inspected.stdout
     left = {
         "dec": "holds decimals of scale 2",
         "decs": "holds lists of decimals of scale 2",

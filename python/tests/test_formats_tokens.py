@@ -7,7 +7,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,13 @@ from athanor.reference import read_megatron
 from athanor.reference.files import discover
 from athanor.reference.index import read_shards
 from athanor.reference.scan import scan_all
+from conftest import ROOT, athanor
 from token_writer import Taken, make, rows_of, step_of, write_pair
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
 def alone(run_dir: Path) -> Path:
     return run_dir
-
-
-def athanor(*args: str) -> subprocess.CompletedProcess[str]:
-    command = ["node", str(ROOT / "dist/src/cli/main.js"), *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def both(source: Path, **options: Any) -> tuple[Any, Any]:

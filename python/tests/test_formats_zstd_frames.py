@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,10 @@ import pytest
 
 from athanor import AthanorError
 from athanor.numpy import Loader
+from conftest import athanor
 
 zstandard = pytest.importorskip("zstandard")
 
-ROOT = Path(__file__).resolve().parents[2]
-ATHANOR = ROOT / "bin" / "athanor.mjs"
-NODE = os.environ.get("ATHANOR_NODE", "node")
 #: Ends a group of frames.
 APART = b"\x5e\x2a\x4d\x18" + (65536).to_bytes(4, "little") + bytes(65536)
 RECORDS = 6000
@@ -126,17 +123,15 @@ def test_a_damaged_frame_makes_its_block_bad_and_no_other(run_dir: Path, sets: t
 
 def test_a_copy_is_adopted(run_dir: Path, sets: tuple[Path, Path], tmp_path: Path) -> None:
     _, zst = sets
-    subprocess.run([NODE, str(ATHANOR), "index", str(zst)], check=True, capture_output=True, timeout=300)
+    assert athanor("index", zst).returncode == 0
     copy = tmp_path / "copy"
     shutil.copytree(zst, copy, copy_function=shutil.copy)
     for _ in range(5):
-        ran = subprocess.run(
-            [NODE, str(ATHANOR), "index", "--adopt", str(copy)], capture_output=True, text=True, timeout=300
-        )
+        ran = athanor("index", "--adopt", copy)
         assert ran.returncode == 0, ran.stderr
         os.utime(copy / "a.jsonl.zst")
-    for command in (["verify"], ["inspect"], ["plan"]):
-        ran = subprocess.run([NODE, str(ATHANOR), *command, str(zst)], capture_output=True, text=True, timeout=300)
+    for command in ("verify", "inspect", "plan"):
+        ran = athanor(command, zst)
         assert ran.returncode == 0, ran.stderr
     with (
         pytest.raises(AthanorError, match='agent="none"'),

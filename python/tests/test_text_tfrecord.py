@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 import tfrecord_writer
 from athanor import AthanorError
 from athanor.torch import Loader
-from conftest import ROOT
+from conftest import ROOT, athanor
 
 FOLDER = ROOT / "test/fixtures/tokenizer/deepseek"
 CHATML = ROOT / "test/fixtures/chat/chatml.jinja"
@@ -130,13 +129,13 @@ def test_a_record_with_a_list_of_another_kind_is_bad_alone(run_dir: Path, tmp_pa
     assert (caught.value.code, caught.value.record) == ("ATH_FEATURE_KIND", odd)
     replaced = rows(path.parent, **options, on_corrupt="replace", ledger_dir=tmp_path / "ledger")
     assert replaced == {i: row for i, row in whole.items() if i != odd}
-    command = ["node", str(ROOT / "dist/src/cli/main.js"), "index", str(path.parent), "--view", "--json"]
-    command += ["--tokenizer", str(FOLDER), "--sample-rule", "pack", "--max-length", "40"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    command = ["index", path.parent, "--view", "--json"]
+    command += ["--tokenizer", FOLDER, "--sample-rule", "pack", "--max-length", 40]
+    ended = athanor(*command)
     assert ended.returncode == 1
     assert (error := json.loads(ended.stderr.splitlines()[-1])["error"])["code"] == "ATH_FEATURE_KIND"
     assert error["record"] == odd
-    kept = subprocess.run([*command, "--on-corrupt", "keep"], capture_output=True, text=True, timeout=120, check=False)
+    kept = athanor(*command, "--on-corrupt", "keep")
     facts = json.loads(kept.stdout)
     assert (facts["bad"], facts["records"]) == (1, 150)
     assert facts["tokens"] == sum(sum(row["attention_mask"]) for i, row in whole.items() if i != odd)
@@ -154,7 +153,7 @@ def test_floats_among_ids_are_a_bad_record_not_ids(run_dir: Path, tmp_path: Path
         with Loader(path.parent, **options, **more) as loader:
             return {n for batch in loader for row in batch["input_ids"].tolist() for n in row} - {0}
 
-    subprocess.run(["node", str(ROOT / "dist/src/cli/main.js"), "index", str(path.parent)], check=True, timeout=120)
+    assert athanor("index", path.parent).returncode == 0
     for odd in (0, 40, 99):
         give_another_kind(path, records, odd, "input_ids", "float")
         with pytest.raises(AthanorError, match="holds a list of float, expected int64") as caught:
