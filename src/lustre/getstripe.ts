@@ -10,8 +10,8 @@
  * parseGetstripe("lmm_stripe_count:  1\nlmm_stripe_size: 4194304\n…", "/d/a")[0]?.layout;
  */
 import { LayoutInvalid } from "./errors.ts";
-import { END_OF_FILE } from "./layout.ts";
-import type { Component, Layout } from "./layout.ts";
+import { END_OF_FILE, emptyComponent } from "./layout.ts";
+import type { Layout } from "./layout.ts";
 import { FLAG_NAMES, PATTERN_NAMES } from "./lov.ts";
 
 export interface PrintedLayout {
@@ -33,7 +33,8 @@ export function parseGetstripe(text: string, file: string): PrintedLayout[] {
   return reader.end();
 }
 
-type Draft = { -readonly [Key in keyof Component]: Component[Key] } & { osts: number[]; named: Set<string> };
+/** `counted`: its stripe_count has been read, without which a component does not end. */
+type Draft = ReturnType<typeof emptyComponent> & { counted: boolean };
 
 interface Block {
   path: string | undefined;
@@ -87,13 +88,13 @@ class Reader {
       const block = this.current();
       block.composite = true;
       block.folder ||= value === "N/A";
-      block.components.push(draft(value === "N/A" ? undefined : this.number(value)));
+      block.components.push({ ...draft(), id: value === "N/A" ? undefined : this.number(value) });
       return;
     }
     if (key.startsWith("lfm_")) return this.foreign(key, value);
     if (key === STARTS_PLAIN && this.block?.composite !== true) {
       // Another block begins: nothing else tells where one of `-y` ends.
-      if (this.block?.components.some(({ named }) => named.has(STARTS_PLAIN)) === true) this.finish();
+      if (this.block?.components.some(({ counted }) => counted) === true) this.finish();
       this.current().folder = folder;
     }
     const read = READERS.get(key);
@@ -101,10 +102,10 @@ class Reader {
     const block = this.current();
     if (block.components.length === 0) {
       if (block.composite) throw this.invalid(`has ${key} before the first component`);
-      block.components.push(draft(undefined));
+      block.components.push(draft());
     }
     const component = block.components.at(-1)!;
-    component.named.add(key);
+    component.counted ||= key === STARTS_PLAIN;
     read(component, value, (text) => this.number(text));
     if (!block.composite && key === "layout_gen") block.generation = this.number(value);
   }
@@ -133,13 +134,12 @@ class Reader {
   }
 
   private current(): Block {
-    const mirrors = 1;
     this.block ??= {
       path: this.path,
       folder: false,
       composite: false,
       generation: undefined,
-      mirrors,
+      mirrors: 1,
       components: [],
       foreign: undefined,
     };
@@ -152,14 +152,13 @@ class Reader {
     this.block = undefined;
     if (block === undefined) return;
     const { path, folder, composite, generation, mirrors, foreign } = block;
-    for (const { named, osts, stripeSize, start, end } of block.components) {
-      if (foreign === undefined && !named.has(STARTS_PLAIN))
-        throw this.invalid("ends a component without a stripe_count");
+    for (const { counted, osts, stripeSize, start, end } of block.components) {
+      if (foreign === undefined && !counted) throw this.invalid("ends a component without a stripe_count");
       if (osts.length > 0 && stripeSize === 0) throw this.invalid("ends a component with stripes of 0 bytes");
       if (start > end) throw this.invalid(`ends a component that begins at ${start}, behind its end ${end}`);
     }
     if (block.components.length === 0 && foreign === undefined) throw this.invalid("ends a layout without components");
-    const components = block.components.map(({ named: _, ...component }) => component);
+    const components = block.components.map(({ counted: _, ...component }) => component);
     this.done.push({ path, folder, layout: { composite, generation, mirrors, components, foreign } });
   }
 
@@ -184,23 +183,8 @@ const KEY = /^\s*-?\s*[a-z][\w.]*:/;
 /** `- 0: { l_ost_idx: 1, l_fid: … }`, `stripe_count:  4 stripe_size: 1048576 …`, `lmm_pool:   flash`. */
 const PAIRS = /([a-z][\w.]*):\s*([^\s,{}]+(?:,[^\s,{}]+)*)?/g;
 
-function draft(id: number | undefined): Draft {
-  return {
-    id,
-    mirror: 0,
-    start: 0n,
-    end: END_OF_FILE,
-    flags: [],
-    pattern: [],
-    stripeCount: 0,
-    stripeSize: 0,
-    extensionSize: undefined,
-    pool: undefined,
-    osts: [],
-    stripeOffset: undefined,
-    mdt: undefined,
-    named: new Set(),
-  };
+function draft(): Draft {
+  return { ...emptyComponent(), counted: false };
 }
 
 type Read = (component: Draft, value: string, number: (text: string) => number) => void;

@@ -47,6 +47,25 @@ export interface Component {
   mdt: number | undefined;
 }
 
+/** Nothing told yet: the whole file, no stripes. A new one each time, since what reads text fills it bit by bit. */
+export function emptyComponent(): Component & { osts: number[] } {
+  return {
+    id: undefined,
+    mirror: 0,
+    start: 0n,
+    end: END_OF_FILE,
+    flags: [],
+    pattern: [],
+    stripeCount: 0,
+    stripeSize: 0,
+    extensionSize: undefined,
+    pool: undefined,
+    osts: [],
+    stripeOffset: undefined,
+    mdt: undefined,
+  };
+}
+
 export interface Layout {
   composite: boolean;
   /** Grows with each change. The xattr of a layout without components does not tell it. */

@@ -16,7 +16,7 @@
  * (they are zeros) in a released file.
  */
 import { LayoutInvalid } from "./errors.ts";
-import { END_OF_FILE } from "./layout.ts";
+import { emptyComponent } from "./layout.ts";
 import type { Component, Layout } from "./layout.ts";
 
 const V1 = 0x0bd10bd0;
@@ -73,11 +73,10 @@ export function decodeLov(bytes: Uint8Array, file: string): Layout {
   if (magic === COMPOSITE || magic === SELF_EXTENDING) return composite(blob);
   if (magic === FOREIGN) return { ...PLAIN, components: [], foreign: foreign(blob) };
   const part = plain(blob, "as the bytes say");
-  return { ...PLAIN, components: [{ ...WHOLE, ...part }] };
+  return { ...PLAIN, components: [{ ...emptyComponent(), ...part }] };
 }
 
 const PLAIN = { composite: false, generation: undefined, mirrors: 1, foreign: undefined } as const;
-const WHOLE = { id: undefined, mirror: 0, start: 0n, end: END_OF_FILE, flags: [] } as const;
 
 interface Blob {
   view: DataView;
@@ -86,10 +85,7 @@ interface Blob {
   file: string;
 }
 
-type Part = Pick<
-  Component,
-  "pattern" | "stripeCount" | "stripeSize" | "extensionSize" | "pool" | "osts" | "stripeOffset" | "mdt"
->;
+type Part = Pick<Component, "pattern" | "stripeCount" | "stripeSize" | "pool" | "osts">;
 
 function composite(blob: Blob): Layout {
   const { view, file } = blob;
@@ -114,31 +110,20 @@ function composite(blob: Blob): Layout {
     }
     const inner: Blob = { view: new DataView(view.buffer, view.byteOffset + offset, length), base: offset, file };
     need(inner, 4, `component ${i}`);
-    const extent = { id: id === 0 ? undefined : id, mirror: id >>> 16, start, end, flags };
+    const empty = { ...emptyComponent(), id: id === 0 ? undefined : id, mirror: id >>> 16, start, end, flags };
     if (inner.view.getUint32(0, true) === FOREIGN) {
       other ??= foreign(inner);
-      components.push({ ...extent, ...NOTHING, pattern: ["foreign"] });
+      components.push({ ...empty, pattern: ["foreign"] });
       continue;
     }
     const part = plain(inner, flags.includes("init") ? "written" : "not written");
-    if (!flags.includes("extension")) components.push({ ...extent, ...part });
+    if (!flags.includes("extension")) components.push({ ...empty, ...part });
     // KiB in this field only, so that a large step fits.
-    else components.push({ ...extent, ...part, osts: [], stripeSize: 0, extensionSize: part.stripeSize * 1024 });
+    else components.push({ ...empty, ...part, osts: [], stripeSize: 0, extensionSize: part.stripeSize * 1024 });
   }
   const generation = view.getUint32(8, true);
   return { composite: true, generation, mirrors: view.getUint16(16, true) + 1, components, foreign: other };
 }
-
-const NOTHING: Part = {
-  pattern: [],
-  stripeCount: 0,
-  stripeSize: 0,
-  extensionSize: undefined,
-  pool: undefined,
-  osts: [],
-  stripeOffset: undefined,
-  mdt: undefined,
-};
 
 /** `state`: whether objects must follow. In a layout without components only the length of the bytes tells. */
 function plain(blob: Blob, state: "written" | "not written" | "as the bytes say"): Part {
@@ -153,7 +138,7 @@ function plain(blob: Blob, state: "written" | "not written" | "as the bytes say"
   const stored = view.getUint16(28, true);
   const stripeCount = stored >= NEGATIVE_COUNTS ? stored - 0x1_0000 : stored;
   const pool = magic === V1 ? undefined : poolName(view);
-  const without = { ...NOTHING, pattern, stripeCount, stripeSize, pool };
+  const without = { pattern, stripeCount, stripeSize, pool, osts: [] };
   const absent = state === "not written" || (state === "as the bytes say" && view.byteLength === header);
   if (absent || pattern.includes("mdt") || pattern.includes("released") || stripeCount < 0) return without;
   need(blob, header + stripeCount * OBJECT, `${stripeCount} stripes`);

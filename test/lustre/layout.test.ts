@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { parseGetstripe } from "../../src/lustre/getstripe.ts";
-import { END_OF_FILE, ostAt, readComponents, spreadOf } from "../../src/lustre/layout.ts";
+import { END_OF_FILE, emptyComponent, ostAt, readComponents, spreadOf } from "../../src/lustre/layout.ts";
 import type { Component, Layout } from "../../src/lustre/layout.ts";
 import { recorded, sampled } from "./fixtures.ts";
 
@@ -58,21 +58,8 @@ test("the sums of a range equal its bytes one by one", () => {
       let start = 0n;
       const components = parts.map(([length, { osts, stripeSize }], i): Component => {
         const end = i === parts.length - 1 ? END_OF_FILE : start + BigInt(length);
-        const made = {
-          id: i + 1,
-          mirror: 0,
-          start,
-          end,
-          flags: ["init"],
-          pattern: ["raid0"],
-          stripeCount: osts.length,
-          stripeSize,
-          extensionSize: undefined,
-          pool: undefined,
-          osts,
-          stripeOffset: undefined,
-          mdt: undefined,
-        };
+        const told = { id: i + 1, flags: ["init"], pattern: ["raid0"], stripeCount: osts.length, stripeSize, osts };
+        const made = { ...emptyComponent(), ...told, start, end };
         start = end;
         return made;
       });
