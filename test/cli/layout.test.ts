@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
 import { hexOf, recorded } from "../lustre/fixtures.ts";
-import { ROUND, WELL, plainLov, replay, shards } from "../lustre/replay.ts";
+import { ROUND, WELL, lostOst, plainLov, replay, shards } from "../lustre/replay.ts";
 import type { Recording, Replay } from "../lustre/replay.ts";
 import { athanor } from "./athanor.ts";
 
@@ -65,14 +65,7 @@ test("--json: components, targets and lines for programs", (t) => {
 });
 
 test("an OST that is lost keeps the command from nothing, its end included", (t) => {
-  const lfs = {
-    ...WELL,
-    "df /mnt/lustre": { stdout: recorded("failout-lfs-df.txt"), hang: true },
-    "check osts": { stdout: recorded("failout-lfs-check.txt"), stderr: recorded("failout-lfs-check.stderr.txt") },
-  };
-  const files = shards(ROUND);
-  for (const [i, file] of Object.values(files).entries()) file.hangs = ROUND[i]![0] === 2;
-  const scene = replay(t, { files, lfs });
+  const scene = replay(t, lostOst());
   const shown = scene.run("show", `${scene.folder}/d`, "--timeout", "2s");
   assert.deepEqual([shown.code, shown.stderr], [0, ""]);
   assert.match(shown.stdout, /OST 2 \(lustre-OST0002\) does not answer.*4 files here/);

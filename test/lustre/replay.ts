@@ -209,3 +209,15 @@ export function shards(osts: readonly (readonly number[])[]): Record<string, Rep
 
 /** One after the other on 4 OSTs. */
 export const ROUND: readonly (readonly number[])[] = Array.from({ length: 16 }, (_, i) => [i % 4]);
+
+/** Shards of `ROUND`, OST 2 lost: `lfs df` stops before it, and files on it never tell their size. */
+export function lostOst(): Scene {
+  const lfs = {
+    ...WELL,
+    "df /mnt/lustre": { stdout: recorded("failout-lfs-df.txt"), hang: true },
+    "check osts": { stdout: recorded("failout-lfs-check.txt"), stderr: recorded("failout-lfs-check.stderr.txt") },
+  };
+  const files = shards(ROUND);
+  for (const [i, file] of Object.values(files).entries()) file.hangs = ROUND[i]![0] === 2;
+  return { files, lfs };
+}

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { USES } from "../../src/lustre/advice.ts";
 import { hexOf, recorded, sampled } from "./fixtures.ts";
-import { ROUND, WELL, plainLov, replay, shards } from "./replay.ts";
+import { ROUND, WELL, lostOst, plainLov, replay, shards } from "./replay.ts";
 import type { ReplayFile } from "./replay.ts";
 
 const GOLDEN = fileURLToPath(new URL("../../../test/fixtures/lustre/golden/", import.meta.url));
@@ -225,14 +225,7 @@ test("other file systems: never a word of Lustre, and what fits there", async (t
 });
 
 test("an OST that is lost: nothing waits for it, it is named, sizes of its files are not known", async (t) => {
-  const lfs = {
-    ...WELL,
-    "df /mnt/lustre": { stdout: recorded("failout-lfs-df.txt"), hang: true },
-    "check osts": { stdout: recorded("failout-lfs-check.txt"), stderr: recorded("failout-lfs-check.stderr.txt") },
-  };
-  const files = shards(ROUND);
-  for (const [i, file] of Object.values(files).entries()) file.hangs = ROUND[i]![0] === 2;
-  const scene = replay(t, { files, lfs });
+  const scene = replay(t, lostOst());
   golden("lost-show", await scene.report("d", { timeoutMs: 2000 }));
 });
 
