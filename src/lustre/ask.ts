@@ -53,8 +53,7 @@ export async function askFiles(
     const open = questions.flatMap((question, i) => {
       if (answers[i] !== undefined) return [];
       const why = hung.length >= HANGS ? `${HANGS} files before it did not answer` : spare?.(question, hung);
-      if (hung.length > 0 && why !== undefined)
-        answers[i] = { code: "ETIMEDOUT", message: `not asked: ${why}`, hung: true };
+      if (hung.length > 0 && why !== undefined) answers[i] = spared(why);
       return answers[i] === undefined ? [i] : [];
     });
     if (open.length === 0) return answers as Answer[];
@@ -71,6 +70,9 @@ export async function askFiles(
     answers[silent] = { code: "ETIMEDOUT", message, hung: true };
   }
 }
+
+/** The answer of a file that is not asked. */
+export const spared = (why: string): Answer => ({ code: "ETIMEDOUT", message: `not asked: ${why}`, hung: true });
 
 /** Answers until all are there, one does not come, or the process ends. */
 function askOnce(

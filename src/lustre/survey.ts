@@ -14,7 +14,7 @@ import type { ToolResult } from "../base/run-tool.ts";
 import { NotFound, systemError } from "../storage/errors.ts";
 import type { Mount } from "../storage/mounts.ts";
 import type { Storage } from "../storage/types.ts";
-import { askFiles } from "./ask.ts";
+import { askFiles, spared } from "./ask.ts";
 import type { Answer, AskOptions, Question } from "./ask.ts";
 import { LayoutUnreadable } from "./errors.ts";
 import { parseGetstripe } from "./getstripe.ts";
@@ -204,8 +204,6 @@ async function sizesOf(
   }
   return told;
 }
-
-const spared = (why: string): Answer => ({ code: "ETIMEDOUT", message: `not asked: ${why}`, hung: true });
 
 async function sizeByTool(path: string, { timeoutMs = 10_000 }: AskOptions): Promise<Answer> {
   const ran = await runTool("stat", ["-L", "-c", "%s %F", "--", path], { timeoutMs });
