@@ -33,7 +33,7 @@ export interface Move {
   to: number;
 }
 
-/** `targets`: OSTs that could hold files of the set. */
+/** `targets`: OSTs that could hold files of the set; those that hold some count even if they do not work now, or no tool lists them. */
 export function balanceOf(files: readonly PlacedFile[], targets: readonly number[]): Balance {
   const osts = new Map(targets.map((index) => [index, { index, bytes: 0, files: 0 }]));
   let mdt = 0;
@@ -54,7 +54,7 @@ export function balanceOf(files: readonly PlacedFile[], targets: readonly number
   const sorted = [...osts.values()].sort((a, b) => a.index - b.index);
   const total = sorted.reduce((sum, { bytes }) => sum + bytes, 0);
   const fullest = Math.max(0, ...sorted.map(({ bytes }) => bytes));
-  const atBest = Math.max(largest, total / Math.max(1, targets.length));
+  const atBest = Math.max(largest, total / Math.max(1, sorted.length));
   return {
     osts: sorted,
     mdt,

@@ -94,10 +94,10 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
   const members = pool === undefined ? targets : await poolTargets(pool, mount, targets, options.timeoutMs);
   const working = members.filter(({ state }) => state !== "inactive" && state !== "silent");
   const placeable = working.filter(({ state }) => state !== "full" && state !== "read-only");
-  // Those that hold something count even if they do not work now, or no tool lists them.
-  const holding = balanceOf(files, []).osts.map(({ index }) => index);
-  const known = [...new Set([...working.map(({ index }) => index), ...holding])];
-  const balance = balanceOf(files, known);
+  const balance = balanceOf(
+    files,
+    working.map(({ index }) => index),
+  );
   const report: LustreReport = {
     kind: "lustre",
     path,
@@ -119,7 +119,7 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
     use: options.use ?? useOf(path, files),
     files,
     count: survey.listed,
-    osts: Math.max(1, working.length > 0 ? working.length : known.length),
+    osts: Math.max(1, working.length > 0 ? working.length : balance.osts.length),
     current: survey.folder,
     above: survey.above,
     mount: survey.mount,
