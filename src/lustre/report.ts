@@ -22,7 +22,7 @@ import type { Survey, SurveyOptions } from "./survey.ts";
 import { clientVersion, fileSystemOf, parsePool, readTargets, roomOf } from "./targets.ts";
 import type { Target } from "./targets.ts";
 
-export interface ReportOptions extends SurveyOptions {
+export interface ReportOptions extends Omit<SurveyOptions, "beside"> {
   advise: boolean;
   /** @default what the files look like */
   use?: Use | undefined;
@@ -84,10 +84,8 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
       layout: mount.kind === "cephfs" ? await cephLayout(real, options) : undefined,
     };
   }
-  const single = await surveyOf(real, mount, options);
-  // What a file should be depends on what lies beside it.
-  const path = options.advise && single.kind === "file" ? dirname(real) : real;
-  const survey = path === real ? single : await surveyOf(path, mount, options);
+  const survey = await surveyOf(real, mount, { ...options, beside: options.advise });
+  const { path } = survey;
   const { targets, notes } = await readTargets(mount, root, options.timeoutMs);
   const files = facts(survey);
   const pool = poolOf(survey.folder) ?? poolOf(survey.above);

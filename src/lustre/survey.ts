@@ -50,6 +50,8 @@ export interface SurveyOptions extends AskOptions {
   storage: Storage;
   /** Files that are looked at. @default 10000 */
   limit?: number;
+  /** Of a file, its folder: what a file should be depends on what lies beside it. @default false */
+  beside?: boolean;
   progress?: (done: number, total: number, what: string) => void;
 }
 
@@ -63,6 +65,9 @@ export async function surveyOf(path: string, mount: Mount, options: SurveyOption
   const { itself, bulk } = await statOf(path, options);
   // A file that does not answer is still one whose layout can be read.
   const kind = "folder" in itself && itself.folder ? "folder" : "file";
+  // A folder that does not answer passes for a file: once up, not on to the root.
+  if (kind === "file" && options.beside === true)
+    return await surveyOf(dirname(path), mount, { ...options, beside: false });
   const folder = kind === "folder" ? path : dirname(path);
   const names = kind === "folder" ? await listed(path, options.storage) : [basename(path)];
   const limit = Math.min(options.limit ?? 10_000, bulk ? Infinity : LIMIT_BY_LFS);
@@ -81,11 +86,10 @@ export async function surveyOf(path: string, mount: Mount, options: SurveyOption
     return { path: name, layout, size: "size" in size ? size.size : undefined, fault: fault ?? sizeFault };
   });
   const outside = folder === mount.point ? undefined : dirname(folder);
-  const [own, above, top] = [
-    await defaultOf(folder, options),
-    outside === undefined ? undefined : await defaultOf(outside, options),
-    await defaultOf(mount.point, options),
-  ];
+  const own = await defaultOf(folder, options);
+  const above = outside === undefined ? undefined : await defaultOf(outside, options);
+  // Each is a process, and near the mount point two of the three are the same folder.
+  const top = outside === undefined ? own : outside === mount.point ? above : await defaultOf(mount.point, options);
   return { kind, path, listed: names.length, files, folder: own, above, mount: top, notes };
 }
 

@@ -25,6 +25,10 @@ test("a healthy folder of shards: nothing to do", async (t) => {
   golden("healthy-show", shown);
   const advised = await scene.report("d", { advise: true });
   golden("healthy-advise", advised);
+  assert.equal(await scene.report("d/train-003.tar", { advise: true }), advised, "of a file: of its folder");
+  const questions = scene.calls().filter((call) => call.startsWith("getstripe"));
+  assert.deepEqual(questions.slice(-2), ["getstripe -d -y /mnt/lustre/d", "getstripe -d -y /mnt/lustre"]);
+  assert.equal(questions.length, 6, "a folder is asked for its default once a report");
 });
 
 test("case 60: all shards on one OST are found, and lines lay them evenly", async (t) => {
