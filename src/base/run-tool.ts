@@ -8,11 +8,11 @@
  * const { status, stdout } = await runTool("lfs", ["osts", "/mnt/lustre"], { timeoutMs: 10_000 });
  */
 import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 
 export interface RunToolOptions {
   /** Milliseconds. */
   timeoutMs: number;
-  env?: NodeJS.ProcessEnv;
 }
 
 export interface ToolResult {
@@ -30,7 +30,7 @@ const OUTPUT_LIMIT = 64 << 20;
 
 export function runTool(name: string, args: readonly string[], options: RunToolOptions): Promise<ToolResult> {
   return new Promise((resolve) => {
-    const child = spawn(name, args, { stdio: ["ignore", "pipe", "pipe"], env: options.env ?? process.env });
+    const child = spawn(name, args, { stdio: ["ignore", "pipe", "pipe"] });
     const out: Buffer[] = [];
     const err: Buffer[] = [];
     let bytes = 0;
@@ -42,24 +42,25 @@ export function runTool(name: string, args: readonly string[], options: RunToolO
       const text = (parts: Buffer[]): string => Buffer.concat(parts).toString("utf8");
       resolve({ status, stdout: text(out), stderr: text(err), missing: false, timedOut: false, ...more });
     };
-    const giveUp = (): void => {
-      child.kill("SIGKILL");
-      child.unref();
-      child.stdout.destroy();
-      child.stderr.destroy();
-    };
     const timer = setTimeout(() => {
       settle(undefined, { timedOut: true });
-      giveUp();
+      abandon(child);
     }, options.timeoutMs);
     const keep = (parts: Buffer[]) => (chunk: Buffer) => {
       bytes += chunk.length;
       if (bytes <= OUTPUT_LIMIT) parts.push(chunk);
-      else giveUp();
+      else abandon(child);
     };
     child.stdout.on("data", keep(out));
     child.stderr.on("data", keep(err));
     child.on("error", () => settle(undefined, { missing: true }));
     child.on("close", (code) => settle(code ?? undefined));
   });
+}
+
+/** Ends a process where that is possible; nothing of this one waits for it any more, wherever it hangs. */
+export function abandon(child: ChildProcess): void {
+  child.kill("SIGKILL");
+  child.unref();
+  for (const stream of child.stdio) stream?.destroy();
 }

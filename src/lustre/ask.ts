@@ -12,6 +12,7 @@
  */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
+import { abandon } from "../base/run-tool.ts";
 
 export interface Question {
   path: string;
@@ -90,10 +91,7 @@ function askOnce(
       clearTimeout(timer);
       lines.removeAllListeners();
       lines.close();
-      child.kill("SIGKILL");
-      child.unref();
-      child.stdin.destroy();
-      child.stdout.destroy();
+      abandon(child);
       resolve({ answers, ended });
     };
     const watch = (ms: number): void => {
