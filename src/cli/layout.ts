@@ -1,22 +1,23 @@
 /** `athanor layout show|advise|apply PATH`: how files lie on the targets of a file system, and how they should. */
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import { parseDuration } from "../base/units.ts";
-import { Usage } from "../base/usage.ts";
-import { USES } from "../lustre/advice.ts";
+import { USES, type Use } from "../lustre/advice.ts";
 import { applyAdvice } from "../lustre/apply.ts";
 import { reportJson, reportText } from "../lustre/report-text.ts";
 import { layoutReport } from "../lustre/report.ts";
 import type { LustreReport, OtherReport } from "../lustre/report.ts";
 import { printLine, wantsJson, withProgress, withStorage } from "./command.ts";
+import { whole } from "./order-flags.ts";
 
 interface Flags {
-  limit: string;
+  limit: number;
   timeout: string;
-  for?: string;
+  for?: Use;
   apply?: boolean;
 }
 
-const USE_HELP = `what the folder is for: ${USES.join(", ")} (otherwise told by the files)`;
+const forOption = (): Option =>
+  new Option("--for <use>", "what the folder is for (otherwise told by the files)").choices(USES);
 
 export function register(program: Command): void {
   const layout = program
@@ -27,7 +28,7 @@ export function register(program: Command): void {
       .command(name)
       .description(description)
       .argument("<path>", "file or folder")
-      .option("--limit <n>", "files that are looked at, chosen evenly", "10000")
+      .option("--limit <n>", "files that are looked at, chosen evenly", whole, 10_000)
       .option("--timeout <time>", "how long one call may take before it is given up", "10s");
   part("show", "striping, balance over the targets, and what is wrong with it").action(
     async (path: string, flags: Flags, command: Command) => {
@@ -39,7 +40,7 @@ export function register(program: Command): void {
     "advise",
     "what the striping should be, why, the line that changes it and its undo; exit code 1 when there is something to do",
   )
-    .option("--for <use>", USE_HELP)
+    .addOption(forOption())
     .action(async (path: string, flags: Flags, command: Command) => {
       const report = await run(path, flags, true, command);
       await printLine(wantsJson(command) ? JSON.stringify(reportJson(report)) : reportText(report));
@@ -49,7 +50,7 @@ export function register(program: Command): void {
     "apply",
     "set the striping of a folder as `advise` says, for new files only; without --apply it only says what it would do",
   )
-    .option("--for <use>", USE_HELP)
+    .addOption(forOption())
     .option("--apply", "do it")
     .action(async (path: string, flags: Flags, command: Command) => {
       const report = await run(path, flags, true, command);
@@ -72,12 +73,7 @@ async function applied(report: LustreReport | OtherReport, flags: Flags, json: b
 const timeoutOf = (flags: Flags): number => parseDuration(flags.timeout, "--timeout") * 1000;
 
 async function run(path: string, flags: Flags, advise: boolean, command: Command): Promise<LustreReport | OtherReport> {
-  const limit = Number(flags.limit);
-  if (!Number.isSafeInteger(limit) || limit < 1)
-    throw new Usage(`--limit must be a whole number of 1 or more, got ${flags.limit}`);
-  const use = USES.find((name) => name === flags.for);
-  if (flags.for !== undefined && use === undefined)
-    throw new Usage(`--for must be one of ${USES.join(", ")}, got ${flags.for}`);
+  const { limit, for: use } = flags;
   const timeoutMs = timeoutOf(flags);
   return withStorage((storage) =>
     withProgress("asking", wantsJson(command), (progress) =>
