@@ -3,10 +3,12 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Layout } from "../../src/lustre/layout.ts";
 
-const FOLDER = fileURLToPath(new URL("../../../test/fixtures/lustre/", import.meta.url));
+export const FIXTURES = fileURLToPath(new URL("../../../test/fixtures/lustre/", import.meta.url));
+/** `lfs getstripe` of many shapes. */
+export const CASE_60 = fileURLToPath(new URL("../../../test/fixtures/cases/60-lustre-getstripe/", import.meta.url));
 
-export const recorded = (name: string): string => readFileSync(`${FOLDER}recorded/${name}`, "utf8");
-export const sampled = (name: string): string => readFileSync(`${FOLDER}samples/${name}`, "utf8");
+export const recorded = (name: string): string => readFileSync(`${FIXTURES}recorded/${name}`, "utf8");
+export const sampled = (name: string): string => readFileSync(`${FIXTURES}samples/${name}`, "utf8");
 
 /** The value of `lustre.lov` in what `getfattr -e hex` printed; of the last file, if of several. */
 export function hexOf(printed: string): Uint8Array {

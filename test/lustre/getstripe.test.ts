@@ -2,15 +2,12 @@
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import { AthanorError } from "../../src/base/errors.ts";
 import { parseGetstripe } from "../../src/lustre/getstripe.ts";
 import type { PrintedLayout } from "../../src/lustre/getstripe.ts";
 import { END_OF_FILE, isReleased } from "../../src/lustre/layout.ts";
-import { comparable, recorded, sampled } from "./fixtures.ts";
-
-const CASE = fileURLToPath(new URL("../../../test/fixtures/cases/60-lustre-getstripe/", import.meta.url));
+import { CASE_60, FIXTURES, comparable, recorded, sampled } from "./fixtures.ts";
 
 interface Expected {
   records: Record<
@@ -55,7 +52,7 @@ function asInCase({ path, folder, layout }: PrintedLayout): unknown {
 }
 
 const PATTERN: Record<string, string> = { "raid0 (1)": "raid0", "0": "" };
-const expected = JSON.parse(readFileSync(`${CASE}expected.json`, "utf8")) as Expected;
+const expected = JSON.parse(readFileSync(`${CASE_60}expected.json`, "utf8")) as Expected;
 
 for (const [name, records] of Object.entries(expected.records)) {
   test(`case 60: ${name}`, () => {
@@ -66,7 +63,7 @@ for (const [name, records] of Object.entries(expected.records)) {
         pattern: component.pattern === null ? "" : (PATTERN[component.pattern] ?? component.pattern),
       })),
     }));
-    assert.deepEqual(parseGetstripe(readFileSync(CASE + name, "utf8"), "/f").map(asInCase), wanted);
+    assert.deepEqual(parseGetstripe(readFileSync(CASE_60 + name, "utf8"), "/f").map(asInCase), wanted);
   });
 }
 
@@ -116,13 +113,12 @@ test("several files of -y follow each other without name or separator", () => {
 });
 
 test("all recorded and sampled blocks are understood", () => {
-  const folder = fileURLToPath(new URL("../../../test/fixtures/lustre/", import.meta.url));
   let blocks = 0;
   for (const part of ["recorded", "samples"]) {
-    for (const name of readdirSync(folder + part)) {
+    for (const name of readdirSync(FIXTURES + part)) {
       // One value only, and what -R and -h print.
       if (!name.startsWith("getstripe") || /getstripe-(c|hex-idx)-/.test(name)) continue;
-      const found = parseGetstripe(readFileSync(`${folder}${part}/${name}`, "utf8"), name);
+      const found = parseGetstripe(readFileSync(`${FIXTURES}${part}/${name}`, "utf8"), name);
       assert.ok(found.length > 0, name);
       blocks += found.length;
     }

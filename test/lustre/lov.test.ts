@@ -2,15 +2,12 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import { AthanorError } from "../../src/base/errors.ts";
 import { parseGetstripe } from "../../src/lustre/getstripe.ts";
 import { END_OF_FILE, isReleased, spreadOf } from "../../src/lustre/layout.ts";
 import { decodeLov } from "../../src/lustre/lov.ts";
-import { comparable, hexOf, recorded, sampled } from "./fixtures.ts";
-
-const SAMPLES = fileURLToPath(new URL("../../../test/fixtures/lustre/", import.meta.url));
+import { FIXTURES, comparable, hexOf, recorded, sampled } from "./fixtures.ts";
 
 const PAIRS: readonly (readonly [name: string, xattr: string, printed: string])[] = [
   ["4 stripes", recorded("getfattr-plain4.txt"), recorded("getstripe-y-plain4.txt")],
@@ -116,7 +113,7 @@ const RUNS = Number(process.env["ATHANOR_LAYOUT_RUNS"] ?? 3000);
 
 test("random bytes and mutated layouts: a layout or a coded error, and sums that hold", () => {
   const blobs = [
-    ...readdirSync(`${SAMPLES}samples`)
+    ...readdirSync(`${FIXTURES}samples`)
       .filter((name) => name.endsWith(".hex"))
       .map((name) => hexOf(sampled(name))),
     ...PAIRS.map(([, xattr]) => hexOf(xattr)),

@@ -16,13 +16,12 @@ import {
 import { tmpdir } from "node:os";
 import type { TestContext } from "node:test";
 import { delimiter, dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { reportText } from "../../src/lustre/report-text.ts";
 import { layoutReport } from "../../src/lustre/report.ts";
 import type { ReportOptions } from "../../src/lustre/report.ts";
 import { createPosixStorage } from "../../src/storage/posix.ts";
 import { MAIN } from "../cli/athanor.ts";
-import { recorded } from "./fixtures.ts";
+import { FIXTURES, recorded } from "./fixtures.ts";
 
 export interface ReplayFile {
   size: number;
@@ -66,7 +65,6 @@ export interface Replayed {
   stderr: string;
 }
 
-const REPLAY = fileURLToPath(new URL("../../../test/fixtures/lustre/replay/", import.meta.url));
 const PYTHON = process.env["ATHANOR_PYTHON"] ?? "python3";
 
 export class Replay {
@@ -91,7 +89,7 @@ export class Replay {
     const answers = join(this.base, "answers.json");
     writeFileSync(answers, JSON.stringify({ folder: this.folder, answers: scene.lfs ?? {} }));
     const path = [dirname(process.execPath), "/usr/local/bin", "/usr/bin", "/bin"];
-    if (scene.lfs !== undefined) path.unshift(REPLAY);
+    if (scene.lfs !== undefined) path.unshift(`${FIXTURES}replay`);
     const python = join(bin, "python");
     const hanging = Object.entries(scene.files ?? {}).flatMap(([name, { hangs }]) => (hangs === true ? [name] : []));
     writeFileSync(python, `#!/bin/sh\nexec ${PYTHON} "$1" "$2" "$3" "$(cat ${join(bin, "patch.py")})\n$4" "$5"\n`);

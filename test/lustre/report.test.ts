@@ -3,18 +3,15 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { USES } from "../../src/lustre/advice.ts";
-import { hexOf, recorded, sampled } from "./fixtures.ts";
+import { CASE_60, FIXTURES, hexOf, recorded, sampled } from "./fixtures.ts";
 import { ROUND, WELL, lostOst, plainLov, replay, shards } from "./replay.ts";
 import type { ReplayFile } from "./replay.ts";
 
-const GOLDEN = fileURLToPath(new URL("../../../test/fixtures/lustre/golden/", import.meta.url));
-const CASE = fileURLToPath(new URL("../../../test/fixtures/cases/60-lustre-getstripe/", import.meta.url));
 const MIB = 2 ** 20;
 
 function golden(name: string, found: string): void {
-  const file = `${GOLDEN}${name}.txt`;
+  const file = `${FIXTURES}golden/${name}.txt`;
   if (process.env["ATHANOR_WRITE_GOLDEN"] !== undefined) writeFileSync(file, found);
   assert.equal(found, readFileSync(file, "utf8"), name);
 }
@@ -139,12 +136,12 @@ test("checkpoints: a growing layout in the folder's pool, the default it overrid
 });
 
 test("case 60: what lfs says of paths it cannot tell of is passed on, and the rest of the report stands", async (t) => {
-  const stderr = (name: string): string => readFileSync(`${CASE}${name}`, "utf8");
+  const stderr = (name: string): string => readFileSync(`${CASE_60}${name}`, "utf8");
   const lfs = {
     ...WELL,
     "getstripe -y /mnt/lustre/d/a": { stderr: stderr("not-lustre.stderr"), status: 25 },
     "getstripe -y /mnt/lustre/d/b": { stderr: stderr("missing.stderr"), status: 2 },
-    "getstripe -y /mnt/lustre/d/c": { stdout: readFileSync(`${CASE}plain.yaml`, "utf8") },
+    "getstripe -y /mnt/lustre/d/c": { stdout: readFileSync(`${CASE_60}plain.yaml`, "utf8") },
     "getstripe -y /mnt/lustre/d/e": { stdout: "lmm_stripe_count: many\n" },
   };
   const files = Object.fromEntries(["a", "b", "c", "e"].map((name) => [`d/${name}`, { size: MIB }]));
@@ -192,7 +189,7 @@ test("a default over all of many OSTs is never kept and never advised", async (t
     ...WELL,
     "osts /mnt/lustre": { stdout: osts },
     "df /mnt/lustre": { stdout: `${df}\n` },
-    getstripe: { stdout: readFileSync(`${CASE}directory-default.txt`, "utf8").split("\n").slice(1).join("\n") },
+    getstripe: { stdout: readFileSync(`${CASE_60}directory-default.txt`, "utf8").split("\n").slice(1).join("\n") },
   };
   const all = Array.from({ length: 48 }, (_, i) => i);
   const scene = replay(t, {

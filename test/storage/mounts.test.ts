@@ -1,17 +1,11 @@
 // Which file system a path lies on.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { mountOf, parseMountinfo, readMounts } from "../../src/storage/mounts.ts";
-
-const fixture = (name: string): string =>
-  readFileSync(fileURLToPath(new URL(`../../../test/fixtures/lustre/${name}`, import.meta.url)), "utf8");
+import { recorded } from "../lustre/fixtures.ts";
 
 test("a client's mount is told from the stores of a server on the same node", () => {
-  const mounts = parseMountinfo(
-    `21 1 8:1 / / rw - ext4 /dev/vda rw\n${fixture("recorded/proc-self-mountinfo-lustre.txt")}`,
-  );
+  const mounts = parseMountinfo(`21 1 8:1 / / rw - ext4 /dev/vda rw\n${recorded("proc-self-mountinfo-lustre.txt")}`);
   assert.equal(mountOf("/mnt/lustre/d/a", mounts).kind, "lustre");
   assert.equal(mountOf("/mnt/lustre", mounts).source, "10.0.2.15@tcp:/lustre");
   assert.ok(mountOf("/mnt/lustre", mounts).options.includes("flock"));
