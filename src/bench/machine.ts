@@ -5,6 +5,7 @@
 import { readFileSync } from "node:fs";
 import { availableParallelism, cpus, loadavg, release, totalmem } from "node:os";
 import { formatSize } from "../base/units.ts";
+import { findMount, parseMountinfo } from "../storage/mounts.ts";
 
 export interface MachineFacts {
   cpu: string;
@@ -39,20 +40,11 @@ export function machineFacts(python: { python: string; numpy: string; torch: str
   };
 }
 
-/** The mount that holds the absolute path `path`: the longest mount point that is a prefix; the last one of equals. */
+/** The mount that holds the absolute path `path`. */
 export function fileSystemOf(path: string, mountinfo = readFileSync("/proc/self/mountinfo", "utf8")): FileSystem {
-  let best: FileSystem = { type: "unknown", mount: "", device: "unknown" };
-  for (const line of mountinfo.split("\n")) {
-    const [left, right] = line.split(" - ");
-    const mount = left
-      ?.split(" ")[4]
-      ?.replace(/\\(\d{3})/g, (_, octal: string) => String.fromCharCode(parseInt(octal, 8)));
-    const [type, device] = right?.split(" ") ?? [];
-    if (mount === undefined || type === undefined || device === undefined) continue;
-    const inside = path === mount || path.startsWith(mount.endsWith("/") ? mount : `${mount}/`);
-    if (inside && mount.length >= best.mount.length) best = { type, mount, device };
-  }
-  return best;
+  const found = findMount(path, parseMountinfo(mountinfo));
+  if (found === undefined) return { type: "unknown", mount: "", device: "unknown" };
+  return { type: found.type, mount: found.point, device: found.source };
 }
 
 export function machineLines(m: MachineFacts): string[] {

@@ -59,15 +59,20 @@ export function parseMountinfo(text: string): Mount[] {
 
 /** The mount that holds `path`. Throws only if nothing is mounted at `/`. */
 export function mountOf(path: string, mounts: readonly Mount[]): Mount {
+  const found = findMount(path, mounts);
+  if (found === undefined) throw new Error(`no mount holds ${path}`);
+  return found;
+}
+
+/** As `mountOf`; undefined where nothing is mounted. */
+export function findMount(path: string, mounts: readonly Mount[]): Mount | undefined {
   const inside = ({ point }: Mount): boolean => point === "/" || path === point || path.startsWith(`${point}/`);
-  const found = mounts
+  return mounts
     .filter(inside)
     .reduce<Mount | undefined>(
       (best, mount) => (best === undefined || mount.point.length >= best.point.length ? mount : best),
       undefined,
     );
-  if (found === undefined) throw new Error(`no mount holds ${path}`);
-  return found;
 }
 
 const LOCAL = new Set([
