@@ -5,7 +5,9 @@ import type { ErrorRecord } from "../base/errors.ts";
 import { Usage } from "../base/usage.ts";
 import { formatCount, formatNumber, formatSize } from "../base/units.ts";
 import { adoptIndex } from "../dataset/index-adopt.ts";
-import { buildIndex } from "../dataset/index-build.ts";
+import { buildIndex, type BuildOptions } from "../dataset/index-build.ts";
+import type { DatasetIndex } from "../dataset/types.ts";
+import type { Storage } from "../storage/types.ts";
 import { indexView } from "./index-view.ts";
 import { addViewFlags, type ViewFlags } from "./view-flags.ts";
 import { missingText, printLine, wantsJson, withProgress, withStorage } from "./command.ts";
@@ -49,17 +51,10 @@ export function register(program: Command): void {
     const bad: ErrorRecord[] = [];
     const keep = flags.onCorrupt === "keep";
     const index = await withStorage((storage) =>
-      withProgress("indexing", json, (progress) =>
-        buildIndex(path, {
-          storage,
-          progress,
-          indexDir: flags.indexDir,
-          rebuild: flags.rebuild === true,
-          strictChunks: flags.strictChunks === true,
-          onRead: (shard) => read.push(shard),
-          ...(keep && { onBad: (fault) => bad.push(fault.toRecord()) }),
-        }),
-      ),
+      build(path, flags, json, storage, {
+        onRead: (shard) => read.push(shard),
+        onBad: keep ? (fault) => bad.push(fault.toRecord()) : undefined,
+      }),
     );
     const { root, format, totals, fingerprint, ignored, missing } = index;
     if (json) {
@@ -90,6 +85,17 @@ export function register(program: Command): void {
   });
 }
 
+function build(
+  path: string,
+  { indexDir, rebuild, strictChunks }: Flags,
+  json: boolean,
+  storage: Storage,
+  on: Pick<BuildOptions, "onRead" | "onBad">,
+): Promise<DatasetIndex> {
+  const flags = { indexDir, rebuild: rebuild === true, strictChunks: strictChunks === true };
+  return withProgress("indexing", json, (progress) => buildIndex(path, { storage, progress, ...flags, ...on }));
+}
+
 /** Flags of a view decide nothing about the index itself: taken without a word, they would pass for done. */
 function refuseViewFlags(path: string, command: Command): void {
   const own = addViewFlags(new Command()).options;
@@ -104,16 +110,10 @@ function refuseViewFlags(path: string, command: Command): void {
 
 async function view(path: string, flags: Flags, json: boolean): Promise<void> {
   await withStorage(async (storage) => {
-    const index = await withProgress("indexing", json, (progress) =>
-      buildIndex(path, {
-        storage,
-        progress,
-        indexDir: flags.indexDir,
-        rebuild: flags.rebuild === true,
-        // They are told of when their tokens are counted.
-        onBad: flags.onCorrupt === "keep" ? () => undefined : undefined,
-      }),
-    );
+    const index = await build(path, flags, json, storage, {
+      // They are told of when their tokens are counted.
+      onBad: flags.onCorrupt === "keep" ? () => undefined : undefined,
+    });
     await indexView(
       path,
       index,
