@@ -11,8 +11,8 @@ import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 
 export interface RunToolOptions {
-  /** Milliseconds. */
-  timeoutMs: number;
+  /** Milliseconds. @default 10000 */
+  timeoutMs?: number | undefined;
 }
 
 export interface ToolResult {
@@ -25,10 +25,12 @@ export interface ToolResult {
   timedOut: boolean;
 }
 
+/** What one call may take unless somebody says otherwise. Milliseconds. */
+export const CALL_MS = 10_000;
 /** A tool that prints without end is no help. */
 const OUTPUT_LIMIT = 64 << 20;
 
-export function runTool(name: string, args: readonly string[], options: RunToolOptions): Promise<ToolResult> {
+export function runTool(name: string, args: readonly string[], options: RunToolOptions = {}): Promise<ToolResult> {
   return new Promise((resolve) => {
     const child = spawn(name, args, { stdio: ["ignore", "pipe", "pipe"] });
     const out: Buffer[] = [];
@@ -45,7 +47,7 @@ export function runTool(name: string, args: readonly string[], options: RunToolO
     const timer = setTimeout(() => {
       settle(undefined, { timedOut: true });
       abandon(child);
-    }, options.timeoutMs);
+    }, options.timeoutMs ?? CALL_MS);
     const keep = (parts: Buffer[]) => (chunk: Buffer) => {
       bytes += chunk.length;
       if (bytes <= OUTPUT_LIMIT) parts.push(chunk);

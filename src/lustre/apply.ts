@@ -36,7 +36,7 @@ export async function applyAdvice(
     );
   }
   const set = (words: readonly string[]) =>
-    runTool("lfs", ["setstripe", ...words, path], { timeoutMs: options.timeoutMs ?? 10_000 });
+    runTool("lfs", ["setstripe", ...words, path], { timeoutMs: options.timeoutMs });
   const ran = await set(change.options);
   if (ran.timedOut) {
     throw new LayoutNotApplied(

@@ -12,7 +12,7 @@
  */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
-import { abandon } from "../base/run-tool.ts";
+import { CALL_MS, abandon } from "../base/run-tool.ts";
 
 export interface Question {
   path: string;
@@ -46,7 +46,7 @@ export async function askFiles(
   questions: readonly Question[],
   options: AskOptions = {},
 ): Promise<Answer[] | undefined> {
-  const { timeoutMs = 10_000, perSecond = 2000, spare } = options;
+  const { timeoutMs = CALL_MS, perSecond = 2000, spare } = options;
   const python = options.python ?? process.env["ATHANOR_PYTHON"] ?? "python3";
   const answers: (Answer | undefined)[] = Array.from({ length: questions.length });
   const hung: Question[] = [];

@@ -123,7 +123,8 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
     mount: survey.mount,
     slowLinks: /\.fsx\./.test(mount.source),
   });
-  Object.assign(report, await movable(path, files, balance, new Map(placeable.map((ost) => [ost.index, roomOf(ost)]))));
+  const room = new Map(placeable.map((ost) => [ost.index, roomOf(ost)]));
+  Object.assign(report, await movable(path, files, balance, room, options.timeoutMs));
   return report;
 }
 
@@ -141,7 +142,6 @@ async function cephLayout(path: string, options: ReportOptions): Promise<string 
 const MOVES = 50;
 /** How often other files are looked for in place of archived ones. */
 const HSM_ROUNDS = 4;
-const TOOL_MS = 10_000;
 const EXAMPLES = 3;
 
 function facts({ files }: Survey): FileFacts[] {
@@ -154,7 +154,7 @@ async function poolTargets(
   pool: string,
   mount: Mount,
   targets: readonly Target[],
-  timeoutMs = TOOL_MS,
+  timeoutMs: number | undefined,
 ): Promise<Target[]> {
   const ran = await runTool("lfs", ["pool_list", `${fileSystemOf(mount.source)}.${pool}`], { timeoutMs });
   const names = new Set(parsePool(ran.stdout));
@@ -235,6 +235,7 @@ async function movable(
   files: readonly FileFacts[],
   balance: Balance,
   room: ReadonlyMap<number, number>,
+  timeoutMs: number | undefined,
 ): Promise<Pick<LustreReport, "moves" | "movesInAll">> {
   const layouts = new Map(files.map(({ path, layout }) => [path, layout]));
   const stay = new Set<string>();
@@ -245,7 +246,7 @@ async function movable(
     if (all.length === 0) break;
     const paths = all.slice(0, MOVES).map(({ path }) => join(folder, path));
     // oxlint-disable-next-line no-await-in-loop -- the next round depends on this one
-    const ran = await runTool("lfs", ["hsm_state", ...paths], { timeoutMs: TOOL_MS });
+    const ran = await runTool("lfs", ["hsm_state", ...paths], { timeoutMs });
     const states = new Map(
       [...ran.stdout.matchAll(/^(.*): \(0x[0-9a-f]+\)(.*)$/gm)].map(([, path, words]) => [path, words!]),
     );

@@ -9,7 +9,7 @@
  */
 import { basename, dirname, join, resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
-import { runTool } from "../base/run-tool.ts";
+import { CALL_MS, runTool } from "../base/run-tool.ts";
 import type { ToolResult } from "../base/run-tool.ts";
 import { NotFound, systemError } from "../storage/errors.ts";
 import type { Mount } from "../storage/mounts.ts";
@@ -94,7 +94,7 @@ export async function surveyOf(path: string, mount: Mount, options: SurveyOption
 }
 
 /** Absolute and without symbolic links, found by a process of its own: a lost mount does not answer. Throws as `surveyOf`. */
-export async function realPath(path: string, timeoutMs = 10_000): Promise<string> {
+export async function realPath(path: string, timeoutMs = CALL_MS): Promise<string> {
   const ran = await runTool("realpath", ["--", path], { timeoutMs });
   if (ran.status === 0) return ran.stdout.replace(/\n$/, "");
   if (ran.missing) return resolve(path);
@@ -154,7 +154,7 @@ async function layoutsByTool(paths: readonly string[], options: SurveyOptions): 
   const found: Found[] = [];
   for (const path of paths) {
     // oxlint-disable-next-line no-await-in-loop -- one at a time is the manners of a guest
-    const ran = await runTool("lfs", ["getstripe", "-y", path], { timeoutMs: options.timeoutMs ?? 10_000 });
+    const ran = await runTool("lfs", ["getstripe", "-y", path], { timeoutMs: options.timeoutMs });
     if (ran.missing) {
       throw new LayoutUnreadable(
         "neither Python nor `lfs` is here to read a layout",
@@ -209,7 +209,7 @@ async function sizesOf(
   return told;
 }
 
-async function sizeByTool(path: string, { timeoutMs = 10_000 }: AskOptions): Promise<Answer> {
+async function sizeByTool(path: string, { timeoutMs }: AskOptions): Promise<Answer> {
   const ran = await runTool("stat", ["-L", "-c", "%s %F", "--", path], { timeoutMs });
   const found = /^(\d+) (.*)$/m.exec(ran.stdout);
   if (found !== null) return { size: Number(found[1]), folder: found[2] === "directory" };
@@ -220,7 +220,7 @@ async function sizeByTool(path: string, { timeoutMs = 10_000 }: AskOptions): Pro
 
 /** What `lfs getstripe -d` prints, which knows the first OST; else the xattr. Undefined: not told. */
 export async function defaultOf(folder: string, options: AskOptions): Promise<Layout | undefined> {
-  const ran = await runTool("lfs", ["getstripe", "-d", "-y", folder], { timeoutMs: options.timeoutMs ?? 10_000 });
+  const ran = await runTool("lfs", ["getstripe", "-d", "-y", folder], { timeoutMs: options.timeoutMs });
   if (ran.status === 0) return printedLayout(ran, folder).layout;
   const answers = await askFiles([{ path: folder, xattr: XATTR }], options);
   return answers === undefined ? undefined : foundIn(answers[0]!, folder).layout;

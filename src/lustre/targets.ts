@@ -11,7 +11,7 @@
  */
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { runTool } from "../base/run-tool.ts";
+import { CALL_MS, runTool } from "../base/run-tool.ts";
 
 /** From 90 % on `full`, from 85 % on `filling`: the next files do not go there, and writes to old ones fail soon. */
 export type TargetState = "ok" | "filling" | "full" | "inactive" | "silent" | "degraded" | "read-only" | "unknown";
@@ -46,7 +46,7 @@ const FULL = 0.9;
 export async function readTargets(
   { point, source }: { point: string; source: string },
   root: string,
-  timeoutMs = 10_000,
+  timeoutMs = CALL_MS,
 ): Promise<Targets> {
   const limit = { timeoutMs };
   const osts = await runTool("lfs", ["osts", point], limit);
