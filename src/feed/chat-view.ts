@@ -47,7 +47,8 @@ export function chatSpec(
   { chat, file }: CompiledTokenizer,
 ): Pick<ChatRequest, "spec" | "missing"> {
   const { templates, tokens } = chat;
-  const { template, source = templates[template], options } = asked;
+  const { template, options } = asked;
+  const source = asked.source ?? (Object.hasOwn(templates, template) ? templates[template] : undefined);
   const names = Object.keys(templates).join(", ");
   const missing =
     names === ""
