@@ -86,8 +86,11 @@ function asText({ index, indexed, reading, samples }: Inspection): string {
   return lines.join("\n");
 }
 
-function fieldRow({ name, kind, json, present, values, minLength, maxLength, min, max, prefixMask }: Field): string[] {
-  const lengths = minLength === maxLength ? `${maxLength}` : `${minLength} to ${maxLength}`;
+function fieldRow(field: Field): string[] {
+  const { name, kind, json, present, values, minLength, maxLength, min, max, prefixMask, list } = field;
+  const known = minLength === maxLength ? `${maxLength}` : `${minLength} to ${maxLength}`;
+  // Else it looks as if it came as one value a record.
+  const lengths = known === "1" && list === true ? "1 (lists)" : known;
   const range = prefixMask === true ? "ones, then zeros" : min === undefined ? "" : `${min} to ${max}`;
   const mean = present === 0 ? "" : (values / present).toFixed(1);
   return [name, json === true ? "json" : kind, formatCount(present), lengths, mean, range];

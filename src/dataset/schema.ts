@@ -71,18 +71,15 @@ export class SchemaMerge {
   }
 }
 
-function counts({
-  present,
-  minLength,
-  maxLength,
-  values,
-}: Field): Pick<Field, "present" | "minLength" | "maxLength" | "values"> {
-  return { present, minLength, maxLength, values };
+type Counts = Pick<Field, "present" | "minLength" | "maxLength" | "values" | "list">;
+
+function counts({ present, minLength, maxLength, values, list }: Field): Counts {
+  return { present, minLength, maxLength, values, ...(list === true && { list }) };
 }
 
 /** What numbers of a loose field are where one shard has fractions. */
-function asFloat({ name, present, minLength, maxLength, values }: Field): Field {
-  return { name, kind: "float", present, minLength, maxLength, values, loose: true };
+function asFloat(field: Field): Field {
+  return { ...counts(field), name: field.name, kind: "float", loose: true };
 }
 
 function mergeFields(a: Field, b: Field): Field {
@@ -97,6 +94,7 @@ function mergeFields(a: Field, b: Field): Field {
   };
   if (a.loose === true && b.loose === true) field.loose = true;
   if (a.json === true && b.json === true) field.json = true;
+  if (a.list === true || b.list === true) field.list = true;
   const min = pick(a.min, b.min, (x, y) => x < y);
   const max = pick(a.max, b.max, (x, y) => x > y);
   if (min !== undefined) field.min = min;

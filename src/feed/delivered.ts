@@ -2,7 +2,7 @@
  * Delivered: one column of a batch, of what the index saw of its field. The narrowest exact storage is chosen: token ids that fit
  * 32 bits are stored as i32, a mask of ones and then zeros as its length; the decoder checks that it holds.
  */
-import type { Field, Schema, StorageKind } from "../formats/types.ts";
+import { isScalar, type Field, type Schema, type StorageKind } from "../formats/types.ts";
 import type { LastRule } from "../order/types.ts";
 import { ColumnUnknown } from "./errors.ts";
 import type { TextRequest } from "./text.ts";
@@ -29,7 +29,7 @@ export interface DeliveredColumn {
   storage: StorageKind;
   /** Values a row in the batch. */
   width: number;
-  /** Every record holds exactly one value: delivered as [rows] instead of [rows, 1]. */
+  /** Every record holds one value, and no list: delivered as [rows] instead of [rows, width]. */
   scalar: boolean;
   dtype: "int64" | "float32";
   /** Bytes a row in the slot. */
@@ -86,7 +86,7 @@ export function deliver(
       'leave it out of columns; text and conversations are delivered as ids with Loader(…, tokenizer="/path/of/tokenizer.json")',
     );
   }
-  const scalar = field.minLength === 1 && field.maxLength === 1;
+  const scalar = isScalar(field);
   const width = scalar ? 1 : view.maxLength;
   const storage = storageOf(field, scalar);
   const bytes = storage === "prefix" ? 4 : width * VALUE_BYTES[storage];

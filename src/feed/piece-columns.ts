@@ -6,7 +6,7 @@
  * const columns = pieceColumns(schema, view, "pack", "input_ids", [], file);
  */
 import type { PieceRule } from "../dataset/pack.ts";
-import type { Field, Schema } from "../formats/types.ts";
+import { isScalar, type Field, type Schema } from "../formats/types.ts";
 import { deliver, IDS, MASK, storageOf, VALUE_BYTES, type DeliveredColumn, type ViewRequest } from "./delivered.ts";
 import { ColumnUnknown } from "./errors.ts";
 
@@ -69,7 +69,7 @@ export function pieceColumns(
       // A mask that is not that of padding: as what it is.
       return list(name, field.kind === "float" ? "f32" : storageOf(field, true) === "i64" ? "i64" : "i32");
     }
-    const scalar = field?.kind !== "bytes" && field?.minLength === 1 && field.maxLength === 1;
+    const scalar = field !== undefined && field.kind !== "bytes" && isScalar(field);
     if (field === undefined || field.kind === "bytes" || (scalar && rule === "split")) {
       return deliver(
         name,

@@ -22,7 +22,7 @@ function valueColumn(name: string, value: Parsed, fields: RecordFields): void {
   if (isNested(value)) return fields.json(name, jsonText(value));
   const list: (number | bigint)[] = [];
   const kind = flatten(value, list);
-  if (kind === "int64" || kind === "float") fields.list(name, kind, list);
+  if (kind === "int64" || kind === "float") fields.list(name, kind, list, !Array.isArray(value));
 }
 
 /** An object, or a list of objects. */

@@ -26,6 +26,8 @@ const MAX_FIELDS = 512;
 export class FieldKinds {
   readonly kinds: Map<string, KeptKind>;
   readonly loose = new Set<string>();
+  /** Fields of which some record holds a list of numbers. */
+  readonly lists = new Set<string>();
   /** Fields with integers beyond 2^53. */
   readonly beyond = new Set<string>();
   /** Names that are no columns, and why. */
@@ -54,6 +56,8 @@ export class RecordFields {
   private readonly inPlace: Uint8Array | undefined;
   private readonly columns = new Map<string, ColumnValues>();
   private readonly faults = new Map<number, AthanorError>();
+  /** Fields of which the record in work is the first to hold a list. */
+  private readonly listed: string[] = [];
 
   /**
    * `wanted` undefined (scan): all, and what is found out goes into `known`. `inPlace`: bytes of all records, which stay as they
@@ -92,18 +96,22 @@ export class RecordFields {
     bytes: Uint8Array,
     at: number,
     count: number,
-    { big = false, loose = false }: { big?: boolean; loose?: boolean } = {},
+    { big = false, loose = false, list = false }: { big?: boolean; loose?: boolean; list?: boolean } = {},
   ): void {
+    if (list) this.holdsList(name);
     this.put(name, numberKind(type), loose, (column) => column.putRaw(this.records, type, bytes, at, count, big));
   }
 
-  /** Always loose. */
-  list(name: string, kind: "int64" | "float", list: readonly (number | bigint)[]): void {
+  /** Always loose. `single`: the data holds the one value as such, not as a list. */
+  list(name: string, kind: "int64" | "float", list: readonly (number | bigint)[], single: boolean): void {
+    if (!single) this.holdsList(name);
     this.put(name, kind, true, (column) => column.putList(this.records, kind, list));
   }
 
   /** The record in work is whole. */
   end(): void {
+    for (const name of this.listed) this.known.lists.add(name);
+    this.listed.length = 0;
     this.records++;
   }
 
@@ -112,16 +120,18 @@ export class RecordFields {
     const fault = asFault(error, where);
     for (const column of this.columns.values()) column.drop(this.records);
     this.faults.set(this.records, fault);
+    this.listed.length = 0;
     this.records++;
   }
 
   finish(): BlockColumns {
-    const { kinds, loose, beyond } = this.known;
+    const { kinds, loose, lists, beyond } = this.known;
     const fields = new Map<string, Column>();
     for (const [name, values] of this.columns) {
       const column = values.finish(this.records);
       if (loose.has(name)) column.loose = true;
       if (kinds.get(name) === "json") column.json = true;
+      if (lists.has(name) && column.kind !== "bytes") column.list = true;
       if (values.beyond) beyond.add(name);
       fields.set(name, column);
     }
@@ -134,6 +144,10 @@ export class RecordFields {
       fields.set(name, column);
     }
     return { fields, faults: this.faults };
+  }
+
+  private holdsList(name: string): void {
+    if (this.wanted === undefined && !this.known.lists.has(name)) this.listed.push(name);
   }
 
   private put(name: string, kind: KeptKind, loose: boolean, put: (column: ColumnValues) => void): void {

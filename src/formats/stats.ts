@@ -75,12 +75,14 @@ export class ColumnStats {
     return { schema, tokens, total: token?.field.values ?? 0 };
   }
 
-  private entry(name: string, { kind, loose, json }: Column): Seen {
+  private entry(name: string, { kind, loose, json, list }: Column): Seen {
     const known = this.seen.get(name);
+    if (known !== undefined && list === true) known.field.list = true;
     if (known === undefined) {
       const field: Field = { name, kind, present: 0, minLength: 0, maxLength: 0, values: 0 };
       if (loose === true) field.loose = true;
       if (json === true) field.json = true;
+      if (list === true) field.list = true;
       const fresh: Seen = { field, min: 0n, max: 0n, prefix: true, perBlock: new Map() };
       this.seen.set(name, fresh);
       return fresh;

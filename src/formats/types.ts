@@ -57,6 +57,13 @@ export interface Field {
   loose?: boolean;
   /** bytes only: each is the text of a JSON value (an object, a list of objects) that the data holds nested; none is `[]`. */
   json?: boolean;
+  /** Numbers only: another record could hold another number of values, though each may hold one. Absent: of one value each, or not told (TFRecord). */
+  list?: boolean;
+}
+
+/** Do all records hold one value, and can hold no more? Where the data does not tell (TFRecord), what they hold says it. */
+export function isScalar({ minLength, maxLength, list }: Field): boolean {
+  return minLength === 1 && maxLength === 1 && list !== true;
 }
 
 export interface Schema {
@@ -361,6 +368,8 @@ export interface Column {
   loose?: boolean;
   /** See `Field.json`. */
   json?: boolean;
+  /** See `Field.list`. Of `scan` only. */
+  list?: boolean;
 }
 
 export interface BlockColumns {

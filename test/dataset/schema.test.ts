@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SchemaMerge } from "../../src/dataset/schema.ts";
-import type { Field } from "../../src/formats/types.ts";
+import { isScalar, type Field } from "../../src/formats/types.ts";
 
 const ids: Field = {
   name: "ids",
@@ -46,6 +46,35 @@ test("counts add up, bounds widen beyond 2^53, a mask stays one only if all shar
     },
     { ...ids, name: "mask" },
   ]);
+});
+
+test("one list makes a field one of lists, whichever shard comes first, also where numbers become fractions", () => {
+  const one: Field = { ...ids, minLength: 1, maxLength: 1, values: 10, loose: true };
+  const list: Field = { ...one, list: true };
+  const fraction: Field = {
+    name: "ids",
+    kind: "float",
+    present: 1,
+    minLength: 1,
+    maxLength: 1,
+    values: 1,
+    loose: true,
+  };
+  for (const fields of [
+    [one, list],
+    [list, one],
+    [list, fraction],
+    [fraction, list],
+    [{ ...list, present: 0, values: 0, minLength: 0, maxLength: 0 }, fraction],
+  ]) {
+    const merge = new SchemaMerge("/d");
+    for (const [i, field] of fields.entries()) merge.add(`${i}`, { fields: [field] });
+    assert.equal(merge.result().fields[0]!.list, true);
+  }
+  const merge = new SchemaMerge("/d");
+  merge.add("a", { fields: [one] });
+  merge.add("b", { fields: [one] });
+  assert.equal(isScalar(merge.result().fields[0]!), true);
 });
 
 test("only int64 features tell of a mask", () => {

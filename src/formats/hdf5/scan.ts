@@ -24,6 +24,7 @@ export async function* scan({ object }: ShardFiles, { progress }: IndexOptions):
     const places = new Map<string, readonly number[]>();
     const columns = await rowsAt(path, names, from, to, places);
     for (const { values, ends } of columns.fields.values()) crc = crcOf(ends, crcOf(values, crc));
+    for (const { name, reading } of fields) if (reading.how === "list") columns.fields.get(name)!.list = true;
     progress?.(Math.floor((object.size * to) / rows));
     yield {
       records: to - from,

@@ -38,6 +38,7 @@ const MAX_SPARES = 8;
 interface Snapshot {
   kind: ValueKind | undefined;
   json: boolean;
+  list: boolean;
   exact: boolean;
   unfit: string | undefined;
   i64: BigInt64Array | undefined;
@@ -50,6 +51,8 @@ export class FieldBuilder {
   kind: ValueKind | undefined;
   /** Its bytes are JSON values: objects, lists of objects. */
   json: boolean;
+  /** Some record holds a list. */
+  list = false;
   /** Why the field is no column. */
   unfit: string | undefined;
   /** Values so far (bytes of text), in the array that is in use. */
@@ -241,6 +244,13 @@ export class FieldBuilder {
     return true;
   }
 
+  /** The value that follows is a list. */
+  putsList(): void {
+    if (this.list) return;
+    this.remember();
+    this.list = true;
+  }
+
   /** Nothing was put for the record in work. */
   get isEmpty(): boolean {
     return this.n === (this.marked === 0 ? 0 : this.marks[this.marked - 1]!);
@@ -282,6 +292,7 @@ export class FieldBuilder {
     const column: Column = { values: this.values(inPlace), kind, ends, loose: true };
     if (present !== undefined) column.present = present;
     if (this.json) column.json = true;
+    if (this.list && kind !== "bytes") column.list = true;
     return column;
   }
 
@@ -327,8 +338,8 @@ export class FieldBuilder {
   }
 
   private remember(): void {
-    const { kind, json, exact, unfit, i64, f64 } = this;
-    this.before ??= { kind, json, exact, unfit, i64, f64 };
+    const { kind, json, list, exact, unfit, i64, f64 } = this;
+    this.before ??= { kind, json, list, exact, unfit, i64, f64 };
   }
 
   /** Drops the values of the record in work. */

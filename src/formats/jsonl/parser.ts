@@ -169,6 +169,7 @@ export class RecordParser {
     field.begin(record);
     if (byte === OPEN_LIST) {
       const from = this.at;
+      field.putsList();
       if (this.list(field)) field.putWritten(this.bytes, from, this.at);
       field.end(record);
     } else if (byte === QUOTE) {

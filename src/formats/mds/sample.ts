@@ -89,8 +89,9 @@ export class SampleDecoder {
       if (wanted) {
         if (encoding.form === "number") fields.numbers(name, encoding.type, bytes, from, 1);
         else if (encoding.form === "ndarray") {
-          const { type, at: first, count } = arrayAt(coder, encoding, bytes, from, size);
-          fields.numbers(name, type, bytes, first, count, { loose: encoding.type === undefined });
+          const { type, shape, at: first, count } = arrayAt(coder, encoding, bytes, from, size);
+          const list = encoding.shape === undefined && shape.length > 0;
+          fields.numbers(name, type, bytes, first, count, { loose: encoding.type === undefined, list });
         } else if (encoding.form === "json") jsonColumns(name, jsonAt(coder, bytes, from, size), fields);
         else fields.bytes(name, bytes.subarray(from, from + size));
       }

@@ -105,6 +105,7 @@ export interface FieldColumn {
 export function toColumn(field: ColumnField, leaf: Leaf, rows: LeafRows, place: Place): FieldColumn {
   const faults = new Map<number, AthanorError>();
   const column = field.list ? listColumn(field, leaf, rows, faults, place) : scalarColumn(field, leaf, rows);
+  if (field.list) column.list = true;
   const { values } = column;
   if (values instanceof BigInt64Array) {
     if (leaf.unsigned === 64) rangeFaults(field, column, values, faults, place);

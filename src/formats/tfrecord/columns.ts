@@ -71,7 +71,7 @@ function put(
       "write the feature with one kind in all records",
     );
   }
-  if (list.kind !== "bytes") return set.list(name, list.kind, list.values);
+  if (list.kind !== "bytes") return set.list(name, list.kind, list.values, false);
   if (list.values.length > 1) {
     throw new RecordMalformed(
       `feature ${JSON.stringify(name)} holds ${list.values.length} texts, expected one`,

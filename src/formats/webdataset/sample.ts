@@ -100,7 +100,7 @@ function decodePart(form: Form, part: string, bytes: Uint8Array, from: number, t
     case "integer": {
       const text = Buffer.from(own).toString("latin1");
       // A class may be a name, too.
-      if (/^\s*[-+]?\d+\s*$/.test(text)) return fields.list(part, "int64", [integer(text)]);
+      if (/^\s*[-+]?\d+\s*$/.test(text)) return fields.list(part, "int64", [integer(text)], true);
       return fields.bytes(part, own, true);
     }
     case "text":
@@ -109,13 +109,10 @@ function decodePart(form: Form, part: string, bytes: Uint8Array, from: number, t
   }
 }
 
-const BIG = { big: true, loose: true };
-const LITTLE = { big: false, loose: true };
-
 function npyColumn(name: string, bytes: Uint8Array, from: number, to: number, fields: RecordFields): void {
   const array = readNpy(bytes, from, to);
   if (array === undefined) return;
-  const how = array.big ? BIG : LITTLE;
+  const how = { big: array.big, loose: true, list: array.shape.length > 0 };
   if (!array.fortran) return fields.numbers(name, array.type, bytes, from + array.at, array.count, how);
   const { bytes: ordered, at } = rowMajor(bytes.subarray(from, to), array);
   fields.numbers(name, array.type, ordered, at, array.count, how);

@@ -194,7 +194,8 @@ export function texts(
     const i = ends.findIndex((end) => place < end);
     if (!faults.has(i)) faults.set(i, valueRange(array, file, firstRecord + i));
   }
-  return { values, kind: values instanceof Float32Array || values instanceof Float64Array ? "float" : "int64", ends };
+  const kind = values instanceof Float32Array || values instanceof Float64Array ? "float" : "int64";
+  return { values, kind, ends, list: true };
 }
 
 function cellOf({ data, size, begin, end }: NonNullable<Unit["cells"]>, cell: number): Uint8Array {
