@@ -44,7 +44,8 @@ export function register(program: Command): void {
     );
   addViewFlags(command).action(async (path: string, flags: Flags, command: Command) => {
     const json = wantsJson(command);
-    if (flags.view === true && flags.adopt !== true) return view(path, flags, json);
+    if (flags.adopt === true) refuseBesideAdopt(path, command);
+    if (flags.view === true) return view(path, flags, json);
     refuseViewFlags(path, command);
     if (flags.adopt === true) return adopt(path, flags, json);
     const read: string[] = [];
@@ -105,6 +106,20 @@ function refuseViewFlags(path: string, command: Command): void {
     `${given.map(({ long }) => long).join(", ")} ${given.length === 1 ? "goes" : "go"} with --view`,
     { file: path },
     "add --view to count tokens, or leave it out: the index holds the data for all views",
+  );
+}
+
+/** `--adopt` reads one record a shard and nothing more. */
+function refuseBesideAdopt(path: string, command: Command): void {
+  const other = ["view", "rebuild", "strictChunks", "onCorrupt"].filter(
+    (name) => command.getOptionValueSource(name) === "cli",
+  );
+  if (other.length === 0) return;
+  const names = command.options.filter((option) => other.includes(option.attributeName())).map(({ long }) => long);
+  throw new Usage(
+    `${names.join(", ")} beside --adopt would not be done`,
+    { file: path },
+    "run `athanor index PATH --adopt` first, then `athanor index PATH` with the other flags",
   );
 }
 

@@ -182,6 +182,19 @@ test("flags of a view without --view, and a max-length that no loader takes, are
   refused(/16777216/, "--view", "--sample-rule", "pack", "--max-length", "1e9");
 });
 
+test("flags that --adopt would pass over are refused: --view counted nothing, without a word", () => {
+  for (const flag of [
+    ["--view", "--sample-rule", "pack"],
+    ["--rebuild"],
+    ["--strict-chunks"],
+    ["--on-corrupt", "keep"],
+  ]) {
+    const ran = athanor("index", set, "--adopt", ...flag, "--json");
+    assert.deepEqual([ran.code, ran.error().code], [2, "ATH_USAGE"], flag[0]);
+    assert.ok(ran.error().message.includes(`${flag[0]} beside --adopt`), ran.error().message);
+  }
+});
+
 test("help and version are no errors", () => {
   const { version } = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8")) as {
     version: string;
