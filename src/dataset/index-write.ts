@@ -13,8 +13,25 @@ import { encodeShards, encodeTable, tableName } from "./index-layout.ts";
 import type { Manifest, ShardTable } from "./index-layout.ts";
 import type { ShardRow } from "./types.ts";
 
-/** Leftovers of killed builders and tables of shards that are gone are swept when nobody can still want them. */
+/** What nobody can still want: leftovers of killed writers, and files of shards that are gone. */
 const SWEEP_AFTER_MS = 24 * 3600 * 1000;
+
+/** Removes those that are older. */
+export async function sweepOld(paths: Iterable<string>): Promise<void> {
+  for (const path of paths) {
+    // Another writer may sweep the same file.
+    const age = await stat(path).then(
+      (found) => Date.now() - found.mtimeMs,
+      () => 0,
+    );
+    if (age > SWEEP_AFTER_MS) await unlink(path).catch(() => undefined);
+  }
+}
+
+/** Removes old leftovers of killed writers in a folder. */
+export async function sweepTemporaries(folder: string): Promise<void> {
+  await sweepOld((await readdir(folder)).filter(isTemporary).map((name) => join(folder, name)));
+}
 
 export class IndexWriter {
   readonly folder: string;
@@ -59,18 +76,8 @@ export class IndexWriter {
 
   private async sweep(wanted: ReadonlySet<string>): Promise<void> {
     const blocks = join(this.folder, "blocks");
-    const names = [
-      ...(await readdir(blocks)).filter((name) => !wanted.has(name)).map((name) => join(blocks, name)),
-      ...(await readdir(this.folder)).filter(isTemporary).map((name) => join(this.folder, name)),
-    ];
-    for (const path of names) {
-      // Another builder may sweep the same file.
-      const age = await stat(path).then(
-        (found) => Date.now() - found.mtimeMs,
-        () => 0,
-      );
-      if (age > SWEEP_AFTER_MS) await unlink(path).catch(() => undefined);
-    }
+    await sweepOld((await readdir(blocks)).filter((name) => !wanted.has(name)).map((name) => join(blocks, name)));
+    await sweepTemporaries(this.folder);
   }
 
   private guard<Result>(work: () => Promise<Result>): Promise<Result> {

@@ -2,19 +2,16 @@
  * Writing what a view needs into `.athanor/views/`: each file under a temporary name, fsynced, renamed. No lock files: whoever counts
  * at the same time writes the same bytes to the same names.
  */
-import { readdir, readFile, rm, stat, unlink } from "node:fs/promises";
+import { readdir, readFile, rm, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { isTemporary, writeAtomic } from "../base/atomic-write.ts";
 import { makeFolders } from "../base/make-folders.ts";
 import { countsFile, countsFolder } from "./counts.ts";
 import { IndexCorrupt } from "./errors.ts";
 import { tableName } from "./index-layout.ts";
-import { guardWrites } from "./index-write.ts";
+import { guardWrites, sweepOld, sweepTemporaries } from "./index-write.ts";
 import type { DatasetIndex, ShardRow } from "./types.ts";
 import { decodeView, encodeCounts } from "./view-layout.ts";
-
-/** Counts of shards that are gone, and leftovers of killed counters, are swept when nobody can still want them. */
-const SWEEP_AFTER_MS = 24 * 3600 * 1000;
 
 export class ViewWriter {
   private readonly index: DatasetIndex;
@@ -71,15 +68,9 @@ export class ViewWriter {
   async finish(): Promise<void> {
     const folder = countsFolder(this.index, this.tokens);
     const wanted = new Set(this.index.shards.map(tableName));
-    for (const name of await readdir(folder)) {
-      if (wanted.has(name) || !(isTemporary(name) || name.endsWith(".bin"))) continue;
-      const path = join(folder, name);
-      const age = await stat(path).then(
-        (found) => Date.now() - found.mtimeMs,
-        () => 0,
-      );
-      if (age > SWEEP_AFTER_MS) await unlink(path).catch(() => undefined);
-    }
+    const isOurs = (name: string): boolean => isTemporary(name) || name.endsWith(".bin");
+    const old = (await readdir(folder)).filter((name) => !wanted.has(name) && isOurs(name));
+    await sweepOld(old.map((name) => join(folder, name)));
   }
 }
 
@@ -94,6 +85,7 @@ export async function writeView(
   await guardWrites(folder, source, async () => {
     await makeFolders(folder);
     await writeAtomic(join(folder, name), parts);
+    await sweepTemporaries(folder);
   });
 }
 

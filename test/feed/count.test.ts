@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import {
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -132,6 +133,24 @@ test("rows of a view are those that its counts pack to; its file is read again",
       made.tokens,
       all.reduce((sum, tokens) => sum + tokens, 0),
     );
+  });
+});
+
+test("what a killed writer of rows left is removed by a later one once it is a day old", async () => {
+  await withRig(async ({ folder, storage, count }) => {
+    writeShard(join(folder, "a.jsonl"), counts(3, 40));
+    const index = await buildIndex(folder, { storage });
+    await count(index);
+    const views = join(folder, ".athanor", "views");
+    const [old, fresh] = ["1", "2"].map((n) => join(views, `.${"cd".repeat(16)}.bin.tmp-${n}-abcd`)) as [
+      string,
+      string,
+    ];
+    for (const file of [old, fresh]) writeFileSync(file, "cut");
+    const yesterday = Date.now() / 1000 - 25 * 3600;
+    utimesSync(old, yesterday, yesterday);
+    await writeView(index, `${"ef".repeat(16)}.bin`, [], folder);
+    assert.deepEqual([existsSync(old), existsSync(fresh)], [false, true]);
   });
 });
 
