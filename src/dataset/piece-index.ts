@@ -41,7 +41,8 @@ export async function pieceIndex(
   storage: Storage,
   keep?: (name: string, parts: Uint8Array[]) => Promise<void>,
 ): Promise<PieceRows> {
-  let rows = await storedRows(index, view.fingerprint, storage);
+  // Made of the counts alone, which have CRCs of their own: damaged rows are as good as none.
+  let rows = await storedRows(index, view.fingerprint, storage).catch(unlessCorrupt);
   if (rows === undefined || rows.tokens !== view.tokens) {
     rows = await makeRows(index, view, storage);
     await keep?.(`${view.fingerprint}.bin`, encodeView(rows));
@@ -71,6 +72,10 @@ async function storedRows(index: DatasetIndex, fingerprint: string, storage: Sto
     throw new IndexCorrupt(what, { file }, VIEW_REMEDY);
   }
   return rows;
+}
+
+function unlessCorrupt(error: unknown): undefined {
+  if (!(error instanceof IndexCorrupt)) throw error;
 }
 
 /** Throws ATH_VIEW_MISSING where records have not been counted. */

@@ -21,8 +21,9 @@ import type { ShardRow } from "./types.ts";
 /** In `b` of a view; 0: it does not say of which counts it was made. */
 const WITH_CRC = 1;
 
-/** Of rows. */
-export const VIEW_REMEDY = "remove it: it is made again by the next loader, or by `athanor index --view`";
+/** Of rows, for those who do not know of which counts they are. */
+export const VIEW_REMEDY =
+  "run `athanor index PATH --view` with the options of the loader: it writes this file anew of the counts, and reads no data; removing this one file is safe, too";
 export const COUNTS_REMEDY = "run `athanor index --view` with the options of the loader: it counts such a shard again";
 
 /** What the rows of a view are made of, beside the counts. */

@@ -222,22 +222,24 @@ test("damage in the files of a view is told with file and byte", async () => {
     const make = () => pieceIndex(index, view, storage, (name, parts) => writeView(index, name, parts, folder));
     await make();
     const views = join(folder, ".athanor", "views");
-    const damaged = async (file: string, at: number): Promise<void> => {
-      const whole = readFileSync(file);
+    const file = join(views, `${view.fingerprint}.bin`);
+    const whole = readFileSync(file);
+    // Who knows the counts makes the rows anew of them; who does not is told how.
+    const mended = async (): Promise<void> => {
+      storage.forget();
+      const refused = { code: "ATH_INDEX_CORRUPT", message: /athanor index PATH --view/ };
+      await assert.rejects(keptView(index, view.fingerprint, storage), refused);
+      await make();
+      assert.deepEqual(readFileSync(file), whole);
+    };
+    for (const at of [0, 9, 30, 64, whole.length - 2]) {
       const bytes = Buffer.from(whole);
       bytes[at]! ^= 1;
       writeFileSync(file, bytes);
-      storage.forget();
-      await assert.rejects(make(), { code: "ATH_INDEX_CORRUPT" }, `byte ${at} of ${file}`);
-      truncateSync(file, whole.length - 3);
-      storage.forget();
-      await assert.rejects(make(), { code: "ATH_INDEX_CORRUPT" }, `a cut ${file}`);
-      writeFileSync(file, whole);
-      storage.forget();
-      await make();
-    };
-    const file = join(views, `${view.fingerprint}.bin`);
-    for (const at of [0, 9, 30, 64, statSync(file).size - 2]) await damaged(file, at);
+      await mended();
+    }
+    truncateSync(file, whole.length - 3);
+    await mended();
     rmSync(file);
     const own = join(views, COUNTED.hash, readdirSync(join(views, COUNTED.hash))[0]!);
     const again = () => pieceIndex(index, view, storage);
