@@ -5,6 +5,7 @@ import { formatCount, formatDuration, formatNumber, formatSize } from "../base/u
 import { Usage } from "../base/usage.ts";
 import { damagedCounts, uncounted } from "../dataset/counts.ts";
 import { isPieceRule, sampleRule } from "../dataset/samples.ts";
+import { nameOf } from "../dataset/set-name.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import { ViewWriter, writeView } from "../dataset/view-write.ts";
 import { countTokens } from "../feed/count.ts";
@@ -89,8 +90,8 @@ export async function indexView(
     process.stderr.write(`${formatNumber(bad.length, "bad record")} in no row: train with on_corrupt="replace"\n`);
   await printLine(
     shards === 0
-      ? `${index.root}: all shards were counted before`
-      : `${index.root}: ${formatNumber(shards, "shard")} counted, ${formatSize(bytes)} in ${formatDuration(seconds)} (${formatSize(bytes / seconds)}/s)`,
+      ? `${nameOf(index)}: all shards were counted before`
+      : `${nameOf(index)}: ${formatNumber(shards, "shard")} counted, ${formatSize(bytes)} in ${formatDuration(seconds)} (${formatSize(bytes / seconds)}/s)`,
   );
   await printLine(
     `${rule}, ${formatCount(request.maxLength)} tokens a row: ${formatNumber(records, "record")}, ${formatNumber(tokens, "token")}, ` +

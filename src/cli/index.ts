@@ -6,6 +6,7 @@ import { Usage } from "../base/usage.ts";
 import { formatCount, formatNumber, formatSize } from "../base/units.ts";
 import { adoptIndex } from "../dataset/index-adopt.ts";
 import { buildIndex, type BuildOptions } from "../dataset/index-build.ts";
+import { nameOf } from "../dataset/set-name.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import type { Storage } from "../storage/types.ts";
 import { indexView } from "./index-view.ts";
@@ -78,7 +79,7 @@ export function register(program: Command): void {
     if (bad.length > 0)
       process.stderr.write(`${formatNumber(bad.length, "bad record")} kept: train with on_corrupt="replace"\n`);
     await printLine(
-      `${root}: ${format}, ${formatNumber(totals.shards, "shard")} (${formatCount(read.length)} read now), ` +
+      `${nameOf(index)}: ${format}, ${formatNumber(totals.shards, "shard")} (${formatCount(read.length)} read now), ` +
         `${formatNumber(totals.records, "record")}, ${formatNumber(totals.tokens, "token")}, ${formatSize(totals.bytes)}`,
     );
     if (missing !== undefined) await printLine(missingText(missing));
@@ -147,6 +148,6 @@ async function adopt(path: string, { indexDir }: Flags, json: boolean): Promise<
   await printLine(
     json
       ? JSON.stringify({ root, ...totals, fingerprint, adopted })
-      : `${root}: ${formatCount(adopted)} of ${formatNumber(totals.shards, "shard")} adopted, a record of each checked\nfingerprint ${fingerprint}`,
+      : `${nameOf(index)}: ${formatCount(adopted)} of ${formatNumber(totals.shards, "shard")} adopted, a record of each checked\nfingerprint ${fingerprint}`,
   );
 }

@@ -5,6 +5,7 @@ import type { Value } from "../base/json.ts";
 import { formatCount, formatNumber, formatSize } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
 import { inspect } from "../dataset/inspect.ts";
+import { nameOf } from "../dataset/set-name.ts";
 import { textColumn } from "../dataset/text-column.ts";
 import type { Inspection, ReadingPlan } from "../dataset/inspect.ts";
 import type { Field } from "../formats/types.ts";
@@ -58,9 +59,9 @@ function asJson({ index, indexed, reading, samples }: Inspection): object {
 const LEFT_SHOWN = 20;
 
 function asText({ index, indexed, reading, samples }: Inspection): string {
-  const { root, format, totals, schema, fingerprint, ignored } = index;
+  const { format, totals, schema, fingerprint, ignored } = index;
   const lines = [
-    `${root}: ${format}, ${formatNumber(totals.shards, "shard")}, ${formatSize(totals.bytes)}, ${formatNumber(totals.records, "record")}`,
+    `${nameOf(index)}: ${format}, ${formatNumber(totals.shards, "shard")}, ${formatSize(totals.bytes)}, ${formatNumber(totals.records, "record")}`,
     indexed ? `fingerprint ${fingerprint}` : `fingerprint ${fingerprint} (no index: scanned now)`,
     "",
     tableText([

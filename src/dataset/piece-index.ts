@@ -20,6 +20,7 @@ import { RUN_BLOCKS } from "./index-layout.ts";
 import { KeptSamples } from "./kept-samples.ts";
 import { BAD_COUNT, mostPieces, packRecords } from "./pack.ts";
 import { totalsOf } from "./past.ts";
+import { nameOf } from "./set-name.ts";
 import type { DatasetIndex, PieceSpec, SampleCut, ShardRow } from "./types.ts";
 import { countsCrcOf, decodeView, encodeView, VIEW_REMEDY, type ViewRows } from "./view-layout.ts";
 
@@ -84,7 +85,7 @@ async function makeRows(index: DatasetIndex, view: PieceView, storage: Storage):
   const missing = await uncounted(index, tokens, storage);
   if (missing.length > 0) {
     const what = `sample_rule "${rule}" needs the tokens of every record counted: ${missing.length} of ${index.shards.length} shards are not`;
-    throw new ViewMissing(what, { file: index.root }, "run `athanor index --view` with the options of the loader");
+    throw new ViewMissing(what, { file: nameOf(index) }, "run `athanor index --view` with the options of the loader");
   }
   const shardTokens = new Float64Array(index.shards.length);
   const rows = new Uint32Array(index.totals.blocks);

@@ -22,6 +22,7 @@ import { KeptSamples } from "./kept-samples.ts";
 import type { PieceRule } from "./pack.ts";
 import { runsOf } from "./shard-scan.ts";
 import { totalsOf } from "./past.ts";
+import { nameOf } from "./set-name.ts";
 import type { DatasetIndex, SampleCut, ShardRow, StoredTable } from "./types.ts";
 
 /** Shards counted at a time. */
@@ -49,7 +50,7 @@ export function sampleRule(index: DatasetIndex, wanted: string | undefined): Sam
   if (rule !== undefined) return rule;
   throw new SampleRuleUnknown(
     `sample_rule "${wanted}" does not go with this data, which has ${rules.join(" or ")}`,
-    { file: index.root },
+    { file: nameOf(index) },
     "leave sample_rule out, or see docs/reference/formats.md",
   );
 }

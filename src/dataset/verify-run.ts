@@ -22,6 +22,7 @@ import type { IndexPlace } from "./index-read.ts";
 import { pastSets } from "./past.ts";
 import { sampleRules } from "./samples.ts";
 import { samplesOfView } from "./view-search.ts";
+import { nameOf } from "./set-name.ts";
 import type { DatasetIndex } from "./types.ts";
 
 export interface VerifyRunOptions extends IndexPlace {
@@ -108,7 +109,7 @@ async function setsOf(
       if (same.length === 0) {
         throw new ProofMismatch(
           `the run was over other data of source ${name}: found fingerprint ${index!.fingerprint}, expected ${expected}`,
-          { file: index!.root },
+          { file: nameOf(index!) },
           "name the data that the run was trained on; for a copy that was compressed anew or repaired give --other-data",
         );
       }
@@ -131,7 +132,7 @@ async function setsOf(
         `the run was over ${samples} samples of source ${name}, ${
           sampleRules(index!).includes("record") ? `the index has ${index!.totals.records}` : "no view of the data has"
         }`,
-        { file: index!.root },
+        { file: nameOf(index!) },
         "name the data that the run was trained on, and max_length with --max-length if it was above 131073",
       );
     }),

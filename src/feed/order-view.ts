@@ -6,6 +6,7 @@ import { pastSets } from "../dataset/past.ts";
 import { pieceIndex, type PieceRows } from "../dataset/piece-index.ts";
 import { isPieceRule, sampleIndex, sampleRule } from "../dataset/samples.ts";
 import { SchemaMerge } from "../dataset/schema.ts";
+import { nameOf } from "../dataset/set-name.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import { RecordMalformed } from "../formats/errors.ts";
 import type { Schema } from "../formats/types.ts";
@@ -56,7 +57,7 @@ export async function viewsOf(
   const rules = sources.map(({ index }) => sampleRule(index, request.sampleRule));
   // A rule that is named is the same for all sources.
   const pieces = rules.find(isPieceRule);
-  const file = sources.map(({ index }) => index.root).join(", ");
+  const file = sources.map(({ index }) => nameOf(index)).join(", ");
   const layout = viewLayout(commonSchema(sources, request), request, file, pieces);
   let most = 0;
   const columns = layout.columns.map((column) => column.name);
@@ -137,7 +138,7 @@ function commonSchema(sources: readonly NamedIndex[], { columns }: ViewRequest):
     if (columns?.includes(field.name) === true && field.name !== MASK) {
       throw new ColumnUnknown(
         `column ${field.name} is not in source ${without.name}`,
-        { file: without.index.root },
+        { file: nameOf(without.index) },
         "all sources of a mixture deliver the same columns",
       );
     }

@@ -182,6 +182,17 @@ test("flags of a view without --view, and a max-length that no loader takes, are
   refused(/16777216/, "--view", "--sample-rule", "pack", "--max-length", "1e9");
 });
 
+test("a set of one file is called by its path: it was called by the folder, where others lie", () => {
+  const folder = join(root, "one");
+  put(folder, "a.tfrecord", shard(idRecords(0, 10)));
+  put(folder, "b.tfrecord", shard(idRecords(0, 10)));
+  const file = join(folder, "a.tfrecord");
+  assert.ok(athanor("index", file).stdout.startsWith(`${file}: tfrecord, 1 shard `));
+  assert.ok(athanor("inspect", file).stdout.startsWith(`${file}: tfrecord, 1 shard,`));
+  assert.equal(athanor("index", file, "--view", "--sample-rule", "document", "--json").error().file, file);
+  assert.equal(athanor("index", folder, "--view", "--sample-rule", "document", "--json").error().file, folder);
+});
+
 test("flags that --adopt would pass over are refused: --view counted nothing, without a word", () => {
   for (const flag of [
     ["--view", "--sample-rule", "pack"],
