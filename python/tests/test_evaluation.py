@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import athanor
+from athanor.errors import AthanorError
 from athanor.numpy import Loader
 from conftest import agents_in
 from tfrecord_writer import write
@@ -172,3 +173,16 @@ def test_a_field_valid_gives_way_to_that_of_the_loader(tmp_path: Path, agent: st
         assert next(iter(loader))["valid"].tolist() == [7, 7]
     with pytest.raises(ValueError, match="which the loader adds itself"):
         next(iter(Loader(tmp_path, last="pad", columns=["id", "valid"], **options)))
+
+
+@pytest.mark.parametrize("agent", ["auto", "none"])
+def test_fields_of_the_names_of_identities_are_refused_by_code(tmp_path: Path, agent: str) -> None:
+    write(tmp_path / "a.tfrecord", ({"id": i, "_position": 7, "_record": 7} for i in range(3)))
+    options = {"batch_size": 2, "max_length": 4, "shuffle": "none", "agent": agent}
+    with pytest.raises(AthanorError, match="must not hold _position, _record, which the loader adds") as raised:
+        next(iter(Loader(tmp_path, identities=True, **options)))
+    assert raised.value.code == "ATH_COLUMN_UNKNOWN"
+    with Loader(tmp_path, identities=True, columns=["id"], **options) as loader:
+        assert next(iter(loader))["_position"].tolist() == [0, 1]
+    with Loader(tmp_path, **options) as loader:
+        assert next(iter(loader))["_position"].tolist() == [7, 7]

@@ -10,6 +10,7 @@ import numpy as np
 from . import _layout, _state
 from ._columns import Factory
 from ._proof import ProofFile
+from .errors import AthanorValueError
 
 _COLUMNS = (("_position", 0), ("_shard_key", 1), ("_record", 2))
 # The last word: token | valid << 32 | source << 33.
@@ -50,7 +51,11 @@ class Identities:
         own += ["valid"] if self._padded else []
         taken = sorted(set(own) & columns)
         if taken:
-            raise ValueError(f"columns must not hold {', '.join(taken)}, which the loader adds itself: name the others")
+            raise AthanorValueError(
+                "ATH_COLUMN_UNKNOWN",
+                f"columns must not hold {', '.join(taken)}, which the loader adds itself",
+                remedy="name the others with columns=, or give those fields of the data other names",
+            )
 
     def add(
         self,
