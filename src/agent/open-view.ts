@@ -25,6 +25,7 @@ import { planOrder } from "../order/job.ts";
 import type { Job, Phase, PlannedOrder } from "../order/job.ts";
 import { parseState } from "../order/state.ts";
 import { Unsupported } from "../formats/errors.ts";
+import type { Placement } from "../lustre/placement.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { Attempts, Unwanted, type Waiter } from "./attempts.ts";
 import { BatchArithmetic, IndexTooLarge, ProtocolMessage } from "./errors.ts";
@@ -43,14 +44,16 @@ export interface OpenedView extends GroupView {
 export class ViewOpener {
   private readonly storage: PosixStorage;
   private readonly tokenizers: Tokenizers;
+  private readonly placement: Placement;
   /** Workers that count tokens. */
   private readonly threads: number;
   /** Sets being opened: all sessions of a node share one attempt, and one index build. */
   private readonly indexes = new Attempts<DatasetIndex>();
   private readonly counts = new Attempts<void>();
 
-  constructor(storage: PosixStorage, threads: number) {
+  constructor(storage: PosixStorage, placement: Placement, threads: number) {
     this.storage = storage;
+    this.placement = placement;
     this.threads = threads;
     this.tokenizers = new Tokenizers(storage);
   }
@@ -93,7 +96,7 @@ export class ViewOpener {
     const job = jobOf(hello, named, views);
     const plan = planOrder(job, state, hello.override);
     checkSteps(hello, plan);
-    const opened = await openOrder(plan, named, views, job.options, this.storage, layout);
+    const opened = await openOrder(plan, named, views, job.options, this.storage, layout, this.placement);
     if (ledger !== undefined) {
       opened.clocks.badRecords = ledger.distinct;
       for (const view of opened.sources) {

@@ -13,6 +13,7 @@ import { PATIENCE } from "../feed/early.ts";
 import { Budget } from "../feed/budget.ts";
 import { Group } from "../feed/group.ts";
 import { parseState } from "../order/state.ts";
+import { Placement } from "../lustre/placement.ts";
 import type { HungRequest } from "../storage/io-pool.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import type { PosixStorage } from "../storage/posix.ts";
@@ -71,6 +72,7 @@ export class Server implements House {
   private readonly options: ServerOptions;
   private readonly net: NetServer;
   private readonly storage: PosixStorage;
+  private readonly placement: Placement;
   private readonly decoders: Decoders;
   private readonly opener: ViewOpener;
   private readonly budget: Budget;
@@ -87,13 +89,15 @@ export class Server implements House {
     this.runDir = options.runDir;
     this.aloneMs = options.aloneMs;
     this.budget = new Budget(options.memory);
+    this.placement = new Placement({ tell: (text) => this.tell(text) });
     this.storage = createPosixStorage({
       threads: options.ioThreads,
+      targetsOf: (path, offset, length) => this.placement.targetsOf(path, offset, length),
       onHang: ({ path, offset, op, target }) =>
         this.warn(`${op} of ${path} at byte ${offset} hangs (target ${target})`),
     });
     this.decoders = new Decoders(options.decodeThreads);
-    this.opener = new ViewOpener(this.storage, options.decodeThreads);
+    this.opener = new ViewOpener(this.storage, this.placement, options.decodeThreads);
     this.net = createServer((socket) => this.sessions.add(new Session(this, socket)));
     this.leaveAfter(Math.max(FIRST_SESSION_MS, options.graceMs));
   }
@@ -126,6 +130,7 @@ export class Server implements House {
     this.net.close();
     // Before storage: its end is no error of theirs.
     for (const session of this.sessions) session.drop();
+    this.placement.close();
     return this.storage.close();
   }
 
@@ -133,6 +138,13 @@ export class Server implements House {
   warn(text: string): void {
     this.noteworthy = true;
     this.log(`WARNING ${text}`);
+  }
+
+  /** What whoever trains here should know; one rank is enough. */
+  private tell(text: string): void {
+    this.warn(text);
+    const [session] = this.byToken.values();
+    session?.tell(text);
   }
 
   /** A log that cannot be written (its folder is gone, the disk is full) is no reason to end. */

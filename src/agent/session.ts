@@ -202,6 +202,11 @@ export class Session {
       `${this.house.runDir} (a private /tmp or /dev/shm, or another job name) and read the data once more each: ` +
       "share that folder, or set ATHANOR_RUN_DIR to one that all of them see";
     this.house.log(`rank ${rank}: ${text}`);
+    this.tell(text);
+  }
+
+  /** A warning for whoever trains. */
+  tell(text: string): void {
     this.send({ type: "warning", text });
   }
 

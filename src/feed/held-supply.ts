@@ -13,6 +13,9 @@ import type { Strand, Supply } from "./supply.ts";
 import type { SourceOrder } from "../order/source-order.ts";
 import { READ_BYTES } from "../order/residency.ts";
 
+/** Shards whose places are asked for at the start. */
+const FORESEEN = 1024;
+
 export interface HeldParts {
   /** Position at which the run begins. */
   from: number;
@@ -39,6 +42,8 @@ export class HeldSupply implements Supply, Strand {
   constructor(parts: HeldParts) {
     this.parts = parts;
     this.rest = parts.order.samples;
+    // Few enough to be held are few enough to be asked for; should they be many after all, the first ones.
+    if (parts.source.foresees) parts.source.foresee(parts.source.index.shards.slice(0, FORESEEN).keys());
     this.address = new Uint32Array(this.rest);
   }
 

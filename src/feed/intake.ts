@@ -146,7 +146,9 @@ export class Intake {
     for (const read of this.reading.values()) if (oldest === undefined || read.since < oldest.since) oldest = read;
     if (oldest === undefined) return undefined;
     const seconds = ((performance.now() - oldest.since) / 1000).toFixed(1);
-    return `storage: reading ${this.source.path(oldest.shard)} at byte ${oldest.offset} for ${seconds} s`;
+    const note = this.source.noteOf(oldest.shard);
+    const why = note === undefined ? "" : ` (${note})`;
+    return `storage: reading ${this.source.path(oldest.shard)} at byte ${oldest.offset} for ${seconds} s${why}`;
   }
 
   /** Resolves when no read and no decoding of this run is under way. */

@@ -8,7 +8,6 @@
  *                 taken    window w       window w+1 ↑cursor      ▓ in memory  ▒ being read or decoded
  * ```
  */
-import { READ_BYTES } from "../order/residency.ts";
 import type { SourceOrder } from "../order/source-order.ts";
 import type { Audience } from "./audience.ts";
 import type { EarlyRows } from "./early.ts";
@@ -17,6 +16,8 @@ import type { RowSink, RunningStream } from "./intake.ts";
 import type { GroupMemory } from "./memory.ts";
 import type { RecordRun, Source } from "./source.ts";
 import { spanOf } from "./spans.ts";
+import type { Piece } from "./spans.ts";
+import type { TargetLoad } from "./target-load.ts";
 import { ROW_COMING, ROW_FIRST, ROW_SCHEDULED, ROW_SKIPPED, ROW_TAKEN } from "./supply.ts";
 
 interface LaneWindow {
@@ -42,6 +43,8 @@ interface PlannedRead {
   runs: RecordRun[];
   laneRows: number[];
   rows: number;
+  /** The file that it begins with, and its first and last byte wanted of that; undefined: of what its format reads itself. */
+  where: { file: number; from: number; to: number } | undefined;
 }
 
 /** Room for rows that all lanes of a run have together. */
@@ -66,13 +69,18 @@ export interface LaneParts {
   /** Rows each lane may hold by itself: a window, a step's rows and the largest block, so that rows in need have a place. */
   capacity: number;
   shared: SharedRoom;
-  /** Rows one read may bring. */
-  maxRows: number;
+  /** Where reads of all lanes of the run are under way. */
+  load: TargetLoad;
+  /** Bytes at which a read ends, with the block that reaches them, and rows it may bring. Can change: places are told later. */
+  reads: () => { bytes: number; rows: number };
   /** Samples of the largest extent. */
   largestExtent: number;
   changed: () => void;
   failed: (error: Error) => void;
 }
+
+/** Extents of a lane whose shards are asked for ahead. */
+const AHEAD = 16;
 
 export class Lane {
   readonly number: number;
@@ -93,6 +101,8 @@ export class Lane {
   private inNeed = false;
   /** Position of the next row to read; undefined: it has changed. */
   private next: number | undefined;
+  /** What lies before this row of this pass was foreseen. */
+  private foreseen = { pass: -1, row: 0 };
 
   constructor(number: number, pass: number, row: number, parts: LaneParts) {
     this.number = number;
@@ -160,9 +170,13 @@ export class Lane {
     }
     const read = this.fits(next.rows) ? next : this.inNeed ? this.firstBlock(next) : undefined;
     if (read === undefined || !this.fits(read.rows)) return false;
+    const targets = this.targetsOf(read);
+    // Somebody waits, or another lane may have more of it: memory for reads is not spent on what a slow target queues.
+    if (!this.inNeed && this.mayWait(read, targets)) return false;
     const stream = table.stream ? this.streamOf(read) : undefined;
     const load = intake.load(table, read.runs, false, this.sink(read), stream);
     if (load === undefined) return false;
+    if (targets !== undefined) this.parts.load.during(targets, load);
     this.planned.shift();
     this.next = undefined;
     this.inNeed = false;
@@ -177,6 +191,27 @@ export class Lane {
 
   close(): void {
     this.stream?.running.close();
+  }
+
+  private targetsOf({ shard, where }: PlannedRead): readonly string[] | undefined {
+    const { source } = this.parts;
+    if (!source.foresees || where === undefined) return undefined;
+    return source.targetsOf(shard, where.file, where.from, where.to - where.from);
+  }
+
+  private mayWait(read: PlannedRead, targets: readonly string[] | undefined): boolean {
+    return this.parts.source.isAway(read.shard) || (targets !== undefined && this.parts.load.isFull(targets));
+  }
+
+  /** Has the places of the next shards asked for, well before they are read. */
+  private foresee(): void {
+    const { order, source, largestExtent } = this.parts;
+    const { pass, row } = this.foreseen;
+    if (!source.foresees || (pass === this.pass && this.cursor < row)) return;
+    const rows = AHEAD * largestExtent;
+    const pieces = order.pieces(this.pass, this.number, this.cursor, this.cursor + rows);
+    source.foresee(pieces.map(({ extent }) => order.extents.shard[extent] as number));
+    this.foreseen = { pass: this.pass, row: this.cursor + rows / 2 };
   }
 
   /** More than a step and two windows beyond the first of the local ranks: a lane nobody reads from must not run away. */
@@ -279,13 +314,14 @@ export class Lane {
 
   /** Plans the reads of the next extent piece, or starts loading the block table it needs. */
   private plan(): PlannedRead | undefined {
-    const { order, source, largestExtent, maxRows } = this.parts;
+    const { order, source, largestExtent } = this.parts;
     if (this.cursor >= order.laneRows(this.number)) {
       if (order.laneRows(this.number) === 0) return undefined;
       this.pass++;
       this.cursor = 0;
       this.next = undefined;
     }
+    this.foresee();
     const piece = order.pieces(this.pass, this.number, this.cursor, this.cursor + largestExtent)[0];
     if (piece === undefined) return undefined;
     const shard = order.extents.shard[piece.extent] as number;
@@ -298,11 +334,12 @@ export class Lane {
     const runs = source.runs(table, shard, from, from + piece.count);
     let read: PlannedRead | undefined;
     let bytes = 0;
+    const most = this.parts.reads();
     for (const run of runs) {
       const span = spanOf(table, run.block, run.from, run.to, source.wants(shard));
       const rows = run.to - run.from;
-      if (read === undefined || table.stream || bytes >= READ_BYTES || read.rows + rows > maxRows) {
-        read = { shard, pass: this.pass, runs: [], laneRows: [], rows: 0 };
+      if (read === undefined || table.stream || bytes >= most.bytes || read.rows + rows > most.rows) {
+        read = { shard, pass: this.pass, runs: [], laneRows: [], rows: 0, where: undefined };
         bytes = 0;
         this.planned.push(read);
       }
@@ -310,6 +347,7 @@ export class Lane {
       read.runs.push(run);
       read.laneRows.push(this.cursor + run.from - from);
       read.rows += rows;
+      for (const piece of span.pieces) read.where = widened(read.where, piece);
     }
     this.openWindows(this.cursor, this.cursor + piece.count);
     this.cursor += piece.count;
@@ -398,4 +436,10 @@ export class Lane {
     }
     return this.stream.running;
   }
+}
+
+function widened(where: PlannedRead["where"], { file, offset, length }: Piece): PlannedRead["where"] {
+  if (where === undefined) return { file, from: offset, to: offset + length };
+  if (where.file !== file) return where;
+  return { file, from: Math.min(where.from, offset), to: Math.max(where.to, offset + length) };
 }

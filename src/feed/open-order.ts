@@ -13,6 +13,7 @@ import { Order } from "../order/order.ts";
 import { RUN_BLOCKS } from "../order/resolve.ts";
 import { timelineOf } from "../order/state.ts";
 import type { SourceOptions } from "../order/types.ts";
+import type { Placement } from "../lustre/placement.ts";
 import type { Storage } from "../storage/types.ts";
 import { newClocks } from "../telemetry/clocks.ts";
 import type { ViewLayout } from "./columns.ts";
@@ -21,7 +22,10 @@ import type { NamedIndex, SourceViews } from "./order-view.ts";
 import { Source } from "./source.ts";
 import { featuresOf } from "./token-column.ts";
 
-/** `named`, `views`: the sources of the job; `plan` was made of them. `layout`: what is delivered of them. */
+/**
+ * `named`, `views`: the sources of the job; `plan` was made of them. `layout`: what is delivered of them. `placement`: knows where files
+ * lie, if anybody does.
+ */
 export async function openOrder(
   plan: PlannedOrder,
   named: readonly NamedIndex[],
@@ -29,6 +33,7 @@ export async function openOrder(
   options: SourceOptions,
   storage: Storage,
   layout: ViewLayout,
+  placement?: Pick<Placement, "home">,
 ): Promise<Pick<GroupView, "order" | "sources" | "clocks">> {
   const timeline = timelineOf(plan.entries, plan.segments);
   const clocks = newClocks();
@@ -46,7 +51,8 @@ export async function openOrder(
       const resolved = resolvedEntry(plan, number, view, options);
       const table = await extents(index, resolved.extentBlocks);
       const asColumns = layout.text !== undefined || layout.tokens !== undefined;
-      const source = new Source(index, table, name, storage, clocks, features, asColumns);
+      const home = placement?.home(index.root);
+      const source = new Source(index, table, name, storage, clocks, features, asColumns, home);
       // A block of tokens ends with its last sample: where it is not known, that one is taken to be as long as samples may be.
       const beyond = index.cut?.recordAt === undefined ? 0 : longestSample(layout);
       const largestBlockBytes = (await largestBlockOf(index, resolved.extentBlocks, features)) + beyond;

@@ -1,5 +1,6 @@
 /** One source of a run: how it is read, decoded and kept, and the rows that takes on this node. */
-import { residentRows, singleRows, windowSizes } from "../order/residency.ts";
+import { BLOCK_BYTES } from "../formats/types.ts";
+import { READ_BLOCKS, READ_BYTES, residentRows, singleRows, windowSizes } from "../order/residency.ts";
 import type { Readers } from "../order/residency.ts";
 import type { SourceOrder } from "../order/source-order.ts";
 import type { OrderView } from "../order/types.ts";
@@ -16,6 +17,7 @@ import type { Quarantine } from "./quarantine.ts";
 import type { Source } from "./source.ts";
 import { SparseSupply } from "./sparse-supply.ts";
 import type { Supply } from "./supply.ts";
+import type { TargetLoad } from "./target-load.ts";
 
 /** A source of an opened view. */
 export interface SourceView {
@@ -46,6 +48,7 @@ export interface RunSourceParts {
   options: IntakeOptions;
   readers: Readers;
   here: LanesHere;
+  load: TargetLoad;
   /** Rows on request: names the sample of each position asked for. */
   sampleAt: ((position: number) => number) | undefined;
   changed: () => void;
@@ -56,8 +59,8 @@ export class RunSource {
   readonly supply: Supply;
   readonly intake: Intake;
 
-  constructor({ order, view, source, quarantine }: SourceView, parts: RunSourceParts) {
-    const { run, from, memory, decoders, audience, patience, readers, here, sampleAt, changed, failed } = parts;
+  constructor({ order, view, source, quarantine, largestBlockBytes }: SourceView, parts: RunSourceParts) {
+    const { run, from, memory, decoders, audience, patience, readers, here, load, sampleAt, changed, failed } = parts;
     const intake = new Intake(run, source, memory, decoders, parts.options, quarantine);
     this.intake = intake;
     const early = new EarlyRows({
@@ -78,6 +81,12 @@ export class RunSource {
     } else {
       const { window, capacity, maxRows, shared } = windowSizes(order, view, readers);
       const rows = rowsOf({ order, view }, readers, here);
+      // Two of the largest reads always fit; an evaluation, which has room for one, asks for no more than usual.
+      const room = readers.evaluation ? 0 : memory.raw.size / 2 - 2 * largestBlockBytes;
+      const reads = (): { bytes: number; rows: number } => {
+        const bytes = Math.max(READ_BYTES, Math.min(source.requestBytes ?? 0, room));
+        return { bytes, rows: Math.floor((maxRows * (Math.ceil(bytes / BLOCK_BYTES) + 1)) / READ_BLOCKS) };
+      };
       this.supply = new LaneSupply(from, here.lanes, {
         order,
         source,
@@ -88,7 +97,8 @@ export class RunSource {
         window,
         step: readers.step,
         capacity,
-        maxRows,
+        load,
+        reads,
         shared: { free: shared, left: rows - singleRows(order, readers) },
         largestExtent: largestExtent(order),
         changed,

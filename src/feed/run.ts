@@ -20,6 +20,7 @@ import { MixSupply } from "./mix-supply.ts";
 import { rowsOf, RunSource } from "./run-source.ts";
 import type { SourceView } from "./run-source.ts";
 import type { Supply } from "./supply.ts";
+import { TargetLoad } from "./target-load.ts";
 
 export interface RunParts {
   order: Order;
@@ -85,6 +86,7 @@ export class Run {
     for (const [rank, peers] of parts.localRanks) this.audience.expect(rank, parts.stride, peers, from);
     const readers = readersOf(parts, random);
     const nodeLanes = lanesOfNode(parts, this.steps, from);
+    const load = new TargetLoad();
     const made = parts.sources.map((view) =>
       view === undefined || !views.includes(view)
         ? undefined
@@ -98,6 +100,7 @@ export class Run {
             options: { checkCrc: parts.checkCrc, strict: parts.strict },
             readers,
             here: nodeLanes.of(view.order),
+            load,
             sampleAt,
             changed: parts.changed,
             failed: parts.failed,

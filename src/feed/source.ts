@@ -8,6 +8,7 @@ import { versionOf } from "../dataset/shard-files.ts";
 import { columnReader, formatOf } from "../formats/registry.ts";
 import type { BlockSamples, BlockTable, ColumnReader, RowFormat, ShardMeta, ValueKind } from "../formats/types.ts";
 import { shardKey } from "../order/proof.ts";
+import type { Home } from "../lustre/placement.ts";
 import type { ExtentTable } from "../order/types.ts";
 import { returnBounce, takeBounce } from "../storage/bounce.ts";
 import { changedError } from "../storage/errors.ts";
@@ -46,13 +47,17 @@ export class Source {
   /** Kinds of these. */
   private readonly kinds: { readonly [feature: string]: ValueKind };
   private readonly storage: Storage;
+  private readonly home: Home | undefined;
   private readonly tables: (StoredTable | undefined)[];
   private readonly keys: (bigint | undefined)[];
   private readonly opened = new Set<number>();
   /** Sample number at which each shard begins (samples = records for record formats), plus the total. */
   private readonly shardStart: Float64Array;
 
-  /** `asColumns`: its records are wanted as columns, whatever the format decodes them into. */
+  /**
+   * `asColumns`: its records are wanted as columns, whatever the format decodes them into. `home`: where its files lie, if that can be
+   * known.
+   */
   constructor(
     index: DatasetIndex,
     extents: ExtentTable,
@@ -61,11 +66,13 @@ export class Source {
     clocks: StageClocks,
     features: ReadonlySet<string>,
     asColumns = false,
+    home?: Home,
   ) {
     this.index = index;
     this.extents = extents;
     this.name = name;
     this.storage = storage;
+    this.home = home;
     this.clocks = clocks;
     this.format = asColumns ? columnReader(index.format) : formatOf(index.format);
     this.features = features;
@@ -187,11 +194,44 @@ export class Source {
     const start = nowNs();
     this.opened.add(shard);
     const { path, version } = this.file(shard, file);
+    // A released file is not read before it is back: such a read hangs where nobody can end it.
+    const arrival = this.home?.arrival(path);
+    if (arrival !== undefined) await arrival;
     await this.storage.readShared(path, version, buffer, at, offset, length);
     this.clocks.reads++;
     if (small) this.clocks.smallReads++;
     this.clocks.readBytes += length;
     this.clocks.readNs += nowNs() - start;
+  }
+
+  /** Bytes that one read should bring, where the file system tells. */
+  get requestBytes(): number | undefined {
+    return this.home?.requestBytes;
+  }
+
+  /** Does it gain from knowing what is read next? */
+  get foresees(): boolean {
+    return this.home !== undefined;
+  }
+
+  /** Shards that are read soon, the next one first: where they lie is asked meanwhile. */
+  foresee(shards: Iterable<number>): void {
+    this.home?.expect([...new Set(shards)].map((shard) => this.path(shard)));
+  }
+
+  /** What holds bytes of a shard (of its file number `file`); undefined: not known. */
+  targetsOf(shard: number, file: number, offset: number, length: number): readonly string[] | undefined {
+    return this.home?.targetsOf(this.file(shard, file).path, offset, length);
+  }
+
+  /** Would a read of it wait for the file to come back from an archive? */
+  isAway(shard: number): boolean {
+    return this.noteOf(shard) !== undefined;
+  }
+
+  /** Why reading it waits, in words. */
+  noteOf(shard: number): string | undefined {
+    return this.home?.noteOf(this.path(shard));
   }
 
   /** Is the shard still the one of the index? For formats that read it themselves, by its path: a pooled handle would not tell. */

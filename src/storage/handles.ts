@@ -4,7 +4,7 @@
  * never closed under a reader.
  */
 import { dirname } from "node:path";
-import type { IoPool, IoThread } from "./io-pool.ts";
+import type { IoPool, IoThread, Targets } from "./io-pool.ts";
 import type { OpenedFile } from "./io-thread.ts";
 
 export interface Handle {
@@ -16,6 +16,11 @@ export interface Handle {
   opened: OpenedFile | undefined;
   /** The thread that opened it and has to close it. */
   thread: IoThread | undefined;
+}
+
+/** What a call waits for that asks about a name. */
+export function folderTarget(path: string): Targets {
+  return { names: [`folder ${dirname(path)}`], known: false };
 }
 
 export class HandlePool {
@@ -70,7 +75,7 @@ export class HandlePool {
     this.opens++;
     // The device is known only after the open; until then the files of one folder count as one target.
     let thread: IoThread | undefined;
-    const ready = this.pool.run({ op: "open", path }, `folder ${dirname(path)}`, (taker) => {
+    const ready = this.pool.run({ op: "open", path }, folderTarget(path), (taker) => {
       thread = taker;
     });
     const handle: Handle = { path, ready, leases: 0, pooled: true, opened: undefined, thread: undefined };

@@ -2,11 +2,15 @@
  * Pool of I/O threads: deals requests to threads, at most `perTarget` in flight a target, and watches for calls
  * that do not return.
  *
+ * A call may be for several targets (a read over the stripes of a file) and then counts for each. A target that has
+ * nothing in flight gets a thread even when `threads` are at work: a slow one keeps those of the others waiting for nothing.
+ *
  * A call that is older than a second no longer counts as a working thread: if work waits, another thread is
  * started (up to `perNode` in all), so that one lost target cannot stop reads of the others. A call that is
  * older than three seconds no longer counts for its target, but no other call for the same file is started before it
- * returns: on a mount of many servers one lost file holds up nothing but itself. A call that is older than
- * `hangAfterMs` is reported; its promise stays open and its buffer untouched until it returns.
+ * returns: on a mount of many servers one lost file holds up nothing but itself. Where the target is known to be one
+ * server's (`OneServer`) it goes on counting: a lost server costs `perTarget` threads, however many files it has. A call
+ * that is older than `hangAfterMs` is reported; its promise stays open and its buffer untouched until it returns.
  */
 import { dirname } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -15,13 +19,22 @@ import { spawnThread } from "../base/threads.ts";
 import { StorageIo } from "./errors.ts";
 import type { SystemFault } from "./errors.ts";
 import type { IoCall, IoReply, IoRequest, IoResults } from "./io-thread.ts";
+import { TargetClocks } from "./target-clocks.ts";
+import type { TargetStats } from "./target-clocks.ts";
 
 export interface HungRequest {
   path: string;
   offset: number;
   op: IoRequest["op"];
+  /** Several ones with `, ` between them. */
   target: string;
   sinceMs: number;
+}
+
+/** What a call waits for: a device or folder, or (`known`) the servers that hold the bytes it asks for. */
+export interface Targets {
+  names: readonly string[];
+  known: boolean;
 }
 
 export interface IoPoolOptions {
@@ -44,11 +57,13 @@ export interface IoPoolStats {
   queued: number;
   threads: number;
   hung: number;
+  /** Reads by target; of servers that are known one by one, else of devices. */
+  targets: TargetStats[];
 }
 
 interface Job {
   request: IoCall;
-  target: string;
+  targets: Targets;
   since: number;
   reported: boolean;
   /** Has lasted for so long that it does not count for its target any more. */
@@ -87,6 +102,7 @@ const STUCK_MS = 3000;
 
 export class IoPool {
   private readonly options: IoPoolOptions;
+  private readonly startThread: () => Worker;
   private readonly threads = new Set<IoThread>();
   private readonly queue: Job[] = [];
   private readonly inFlight = new Map<string, number>();
@@ -97,21 +113,24 @@ export class IoPool {
   private requests = 0;
   private bytesRead = 0;
   private busyMs = 0;
+  private readonly clocks = new TargetClocks();
 
-  constructor(options: IoPoolOptions) {
+  /** `startThread`: of a thread that answers as `io-thread.ts` does. */
+  constructor(options: IoPoolOptions, startThread: () => Worker = startIoThread) {
     this.options = options;
+    this.startThread = startThread;
   }
 
   /** Runs `request` in a thread; rejects with FaultError. `onThread` tells which thread took it. */
   run<Op extends keyof IoResults>(
     request: IoCall & { op: Op },
-    target: string,
+    targets: Targets,
     onThread?: (thread: IoThread) => void,
   ): Promise<IoResults[Op]> {
     if (this.closed) return Promise.reject(closedError(request));
     return new Promise<IoResults[Op]>((resolve, reject) => {
       const settle = resolve as (value: never) => void;
-      const job = { request, target, since: 0, reported: false, stuck: false, onThread, resolve: settle, reject };
+      const job = { request, targets, since: 0, reported: false, stuck: false, onThread, resolve: settle, reject };
       this.queue.push(job);
       this.pump();
     });
@@ -145,6 +164,7 @@ export class IoPool {
       queued: this.queue.length,
       threads: this.threads.size,
       hung: this.hanging().length,
+      targets: this.clocks.stats(),
     };
   }
 
@@ -170,34 +190,50 @@ export class IoPool {
   }
 
   private pump(): void {
+    let full = false;
     for (let at = 0; at < this.queue.length;) {
       const job = this.queue[at]!;
-      const flying = this.inFlight.get(job.target) ?? 0;
+      const { names, known } = job.targets;
+      const flying = this.flying(names);
       if (flying >= this.options.perTarget || this.stuck.has(job.request.path)) {
         at++;
         continue;
       }
-      const thread = this.freeThread();
-      if (thread === undefined) return;
+      const beyond = known && flying === 0;
+      const thread = full && !beyond ? undefined : this.freeThread(beyond);
+      if (thread === undefined) {
+        full = true;
+        at++;
+        continue;
+      }
       this.queue.splice(at, 1);
-      add(this.inFlight, job.target, 1);
+      for (const name of names) add(this.inFlight, name, 1);
       this.start(thread, job);
     }
   }
 
-  private freeThread(): IoThread | undefined {
+  /** Calls in flight of the busiest of these targets. */
+  private flying(names: readonly string[]): number {
+    let most = 0;
+    for (const name of names) most = Math.max(most, this.inFlight.get(name) ?? 0);
+    return most;
+  }
+
+  /** `beyond`: also when `threads` are at work. */
+  private freeThread(beyond: boolean): IoThread | undefined {
     const now = performance.now();
     let working = 0;
+    let idle: IoThread | undefined;
     for (const thread of this.threads) {
-      if (!isBusy(thread)) return thread;
-      if (now - (thread.job ?? thread.closings[0])!.since < SLOW_MS) working++;
+      if (!isBusy(thread)) idle = thread;
+      else if (now - (thread.job ?? thread.closings[0])!.since < SLOW_MS) working++;
     }
-    if (working >= this.options.threads || this.threads.size >= this.options.perNode) return undefined;
-    return this.spawn();
+    if (working >= this.options.threads && !beyond) return undefined;
+    return idle ?? (this.threads.size < this.options.perNode ? this.spawn() : undefined);
   }
 
   private spawn(): IoThread {
-    const worker = spawnThread("io", new URL("./io-thread.js", import.meta.url));
+    const worker = this.startThread();
     const thread: IoThread = { worker, job: undefined, closings: [] };
     worker.on("message", (reply: IoReply) => this.finish(thread, reply));
     worker.on("error", (error) => this.lose(thread, error));
@@ -242,9 +278,15 @@ export class IoPool {
     thread.job = undefined;
     if (!isBusy(thread)) thread.worker.unref();
     this.requests++;
-    this.busyMs += performance.now() - job.since;
+    const tookMs = performance.now() - job.since;
+    this.busyMs += tookMs;
+    if (job.request.op === "read") this.clocks.add(job.targets.names, job.request.length, tookMs);
     if (job.stuck) add(this.stuck, job.request.path, -1);
-    else add(this.inFlight, job.target, -1);
+    if (!job.stuck || keepsPlace(job)) this.leave(job);
+  }
+
+  private leave({ targets }: Job): void {
+    for (const name of targets.names) add(this.inFlight, name, -1);
   }
 
   private lose(thread: IoThread, error: Error): void {
@@ -263,7 +305,7 @@ export class IoPool {
       const { job } = thread;
       if (job !== undefined && !job.stuck && now - job.since >= STUCK_MS) {
         job.stuck = true;
-        add(this.inFlight, job.target, -1);
+        if (!keepsPlace(job)) this.leave(job);
         add(this.stuck, job.request.path, 1);
       }
       const call = job ?? thread.closings[0];
@@ -274,6 +316,15 @@ export class IoPool {
     // Threads that have become slow, and places of stuck calls, make room for others.
     this.pump();
   }
+}
+
+function startIoThread(): Worker {
+  return spawnThread("io", new URL("./io-thread.js", import.meta.url));
+}
+
+/** Does a stuck call go on counting? Of several servers nobody knows which one it waits for. */
+function keepsPlace({ targets: { names, known } }: Job): boolean {
+  return known && names.length === 1;
 }
 
 function isBusy({ job, closings }: IoThread): boolean {
@@ -293,8 +344,9 @@ function callOf({ job, closings: [closing] }: IoThread, now: number): HungReques
     const { path, since } = closing;
     return { path, offset: 0, op: "close", target: `folder ${dirname(path)}`, sinceMs: Math.round(now - since) };
   }
-  const { request, target, since } = job;
+  const { request, targets, since } = job;
   const offset = request.op === "read" ? request.offset : 0;
+  const target = targets.names.join(", ");
   return { path: request.path, offset, op: request.op, target, sinceMs: Math.round(now - since) };
 }
 

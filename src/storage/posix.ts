@@ -11,11 +11,10 @@
  * await object.readInto(new Uint8Array(512), 0);
  * await storage.close();
  */
-import { dirname } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { BOUNCE_BYTES, returnBounce, takeBounce } from "./bounce.ts";
 import { NotAFile, RETRIED, changedError, systemError, truncatedError } from "./errors.ts";
-import { HandlePool } from "./handles.ts";
+import { HandlePool, folderTarget } from "./handles.ts";
 import { FaultError, IoPool } from "./io-pool.ts";
 import type { HungRequest, IoPoolStats } from "./io-pool.ts";
 import type { FoundFile, OpenedFile } from "./io-thread.ts";
@@ -33,8 +32,11 @@ export interface PosixStorageOptions {
   /** A call older than this is reported to `onHang`, once. Milliseconds. @default 10000 */
   hangAfterMs?: number;
   onHang?: (request: HungRequest) => void;
-  /** Names the target (OST, server) that holds byte `offset` of `path`. @default the device of the file */
-  targetOf?: (path: string, offset: number) => string | undefined;
+  /**
+   * Names the targets (OSTs, servers) that hold bytes [offset, offset + length) of `path`; undefined: not known (yet).
+   * @default the device of the file
+   */
+  targetsOf?: (path: string, offset: number, length: number) => readonly string[] | undefined;
   /** Pause before the second try; the third waits four times as long. Milliseconds. @default 250 */
   backoffMs?: number;
 }
@@ -70,7 +72,7 @@ class Posix implements PosixStorage {
   private readonly pool: IoPool;
   private readonly handles: HandlePool;
   private readonly backoffMs: number;
-  private readonly targetOf: ((path: string, offset: number) => string | undefined) | undefined;
+  private readonly targetsOf: PosixStorageOptions["targetsOf"];
   private retries = 0;
 
   constructor(options: PosixStorageOptions) {
@@ -83,7 +85,7 @@ class Posix implements PosixStorage {
     });
     this.handles = new HandlePool(this.pool, options.handles ?? 64);
     this.backoffMs = options.backoffMs ?? 250;
-    this.targetOf = options.targetOf;
+    this.targetsOf = options.targetsOf;
   }
 
   async open(uri: string, expected?: ObjectVersion): Promise<ReadableObject> {
@@ -98,7 +100,7 @@ class Posix implements PosixStorage {
 
   names(folder: string, filter?: NameFilter): Promise<string[]> {
     return this.retry(undefined, () =>
-      this.pool.run<"names">({ op: "names", path: folder, ...(filter && { filter }) }, `folder ${dirname(folder)}`),
+      this.pool.run<"names">({ op: "names", path: folder, ...(filter && { filter }) }, folderTarget(folder)),
     );
   }
 
@@ -117,10 +119,11 @@ class Posix implements PosixStorage {
     length: number,
   ): Promise<number> {
     return this.withFile(path, expected, offset, false, async (file) => {
-      const target = this.targetOf?.(path, offset) ?? `device ${file.device}`;
+      const known = this.targetsOf?.(path, offset, length);
+      const targets = { names: known ?? [`device ${file.device}`], known: known !== undefined };
       const version = expected && { size: expected.size, mtimeNs: expected.mtimeNs };
       const request = { op: "read" as const, path, fd: file.fd, buffer, byteOffset, offset, length };
-      const { bytes, changed } = await this.pool.run({ ...request, ...(version && { expected: version }) }, target);
+      const { bytes, changed } = await this.pool.run({ ...request, ...(version && { expected: version }) }, targets);
       if (bytes < length) throw truncatedError(path, offset, bytes, length);
       if (expected !== undefined && changed !== undefined) throw changedError(path, versionOf(changed), expected);
       return bytes;
@@ -149,7 +152,7 @@ class Posix implements PosixStorage {
   }
 
   private call<Op extends "stat" | "list">(op: Op, path: string) {
-    return this.retry(undefined, () => this.pool.run<Op>({ op, path }, `folder ${dirname(path)}`));
+    return this.retry(undefined, () => this.pool.run<Op>({ op, path }, folderTarget(path)));
   }
 
   /** Runs `work` over an open descriptor of `path`. `fresh`: not over a pooled one. */

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { ViewOpener } from "../../src/agent/open-view.ts";
 import type { Waiter } from "../../src/agent/attempts.ts";
 import type { DatasetIndex } from "../../src/dataset/types.ts";
+import { Placement } from "../../src/lustre/placement.ts";
 import { createPosixStorage } from "../../src/storage/posix.ts";
 import { idRecords, put, shard } from "../dataset/shards.ts";
 
@@ -15,7 +16,7 @@ test("a launch behind one that was killed while it made the index has the index 
   const root = mkdtempSync(join(tmpdir(), "athanor-open-"));
   for (const name of ["a", "b", "c"]) put(root, `${name}.tfrecord`, shard(idRecords(0, 2000)));
   const storage = createPosixStorage();
-  const opener = new ViewOpener(storage, 1) as unknown as Indexing;
+  const opener = new ViewOpener(storage, new Placement(), 1) as unknown as Indexing;
   const source = { name: "data", path: root, index_dir: null };
   try {
     const calls = { killed: 0, next: 0 };

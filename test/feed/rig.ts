@@ -25,6 +25,7 @@ import type { Job, PlannedOrder } from "../../src/order/job.ts";
 import type { Order } from "../../src/order/order.ts";
 import type { OrderOptions, OrderState } from "../../src/order/types.ts";
 import { createPosixStorage } from "../../src/storage/posix.ts";
+import type { Placement } from "../../src/lustre/placement.ts";
 import type { Storage } from "../../src/storage/types.ts";
 import { concat, example } from "../kernels/examples.ts";
 
@@ -149,6 +150,8 @@ export interface RigSize {
   quota?: number;
   /** Where the data lies. @default files */
   storage?: Storage;
+  /** Where the files lie. @default nobody knows */
+  placement?: Pick<Placement, "home">;
   /** Called between the making of the index and the first read. */
   indexed?: (index: DatasetIndex) => void;
 }
@@ -212,7 +215,7 @@ export class Rig {
       options,
     };
     const plan = planOrder(job, size.state);
-    const opened = await openOrder(plan, named, views, options, storage, layout);
+    const opened = await openOrder(plan, named, views, options, storage, layout, size.placement);
     const sources = opened.sources.map(
       (source) => source && { ...source, largestBlockBytes: size.largestBlock ?? 8 << 20 },
     );

@@ -5,6 +5,7 @@
 import { spawnSync } from "node:child_process";
 import {
   chmodSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -29,7 +30,7 @@ export interface ReplayFile {
   lov?: Uint8Array;
   /** Other xattrs. */
   xattrs?: Record<string, string>;
-  /** A size is never told: the file lies on an OST that is gone. */
+  /** A size is never told: the file lies on an OST that is gone. In the folder `lost` xattrs are not told either. */
   hangs?: boolean;
 }
 
@@ -93,7 +94,7 @@ export class Replay {
     const python = join(bin, "python");
     const hanging = Object.entries(scene.files ?? {}).flatMap(([name, { hangs }]) => (hangs === true ? [name] : []));
     writeFileSync(python, `#!/bin/sh\nexec ${PYTHON} "$1" "$2" "$3" "$(cat ${join(bin, "patch.py")})\n$4" "$5"\n`);
-    writeFileSync(join(bin, "patch.py"), patch(hanging));
+    writeFileSync(join(bin, "patch.py"), patch(hanging, join(this.base, "asked.log")));
     chmodSync(python, 0o755);
     this.env = {
       ...process.env,
@@ -107,17 +108,45 @@ export class Replay {
 
   /** The report as text, made in this process: no command line to start. Not by several tests at a time. */
   async report(path: string, options: Partial<ReportOptions> = {}): Promise<string> {
-    const before = { ...process.env };
     const storage = createPosixStorage();
     try {
-      Object.assign(process.env, this.env);
-      const report = await layoutReport(join(this.folder, path), { storage, advise: false, ...options });
+      const report = await this.inside(() =>
+        layoutReport(join(this.folder, path), { storage, advise: false, ...options }),
+      );
       return this.plain(`${reportText(report)}\n`);
+    } finally {
+      await storage.close();
+    }
+  }
+
+  /** Does `work` in this process as if it ran on the node of the scene. Not by several tests at a time. */
+  async inside<Result>(work: () => Promise<Result>): Promise<Result> {
+    const before = { ...process.env };
+    try {
+      Object.assign(process.env, this.env);
+      return await work();
     } finally {
       for (const name of Object.keys(this.env)) delete process.env[name];
       Object.assign(process.env, before);
-      await storage.close();
     }
+  }
+
+  /** Gives files other layouts. */
+  setLayouts(layouts: Record<string, Uint8Array>): void {
+    this.setXattrs(
+      Object.entries(layouts).map(([name, lov]) => [join(this.folder, name), "lov", Buffer.from(lov).toString("hex")]),
+    );
+  }
+
+  /** Files whose xattrs were asked for, in order. */
+  askedFor(): string[] {
+    const log = join(this.base, "asked.log");
+    return existsSync(log)
+      ? readFileSync(log, "utf8")
+          .trimEnd()
+          .split("\n")
+          .map((path) => this.plain(path))
+      : [];
   }
 
   run(...args: string[]): Replayed {
@@ -136,11 +165,13 @@ export class Replay {
 
   /** How `lfs` was called, a line a call. */
   calls(): string[] {
-    return readFileSync(join(this.base, "answers.json.log"), "utf8").trimEnd().split("\n");
+    const log = join(this.base, "answers.json.log");
+    return existsSync(log) ? readFileSync(log, "utf8").trimEnd().split("\n") : [];
   }
 
   remove(): void {
-    rmSync(this.base, { recursive: true });
+    // A tool that a test did not wait for may still be writing its log.
+    rmSync(this.base, { recursive: true, maxRetries: 20, retryDelay: 50 });
   }
 
   private write(files: Record<string, ReplayFile>): void {
@@ -153,16 +184,26 @@ export class Replay {
       if (lov !== undefined) set.push([path, "lov", Buffer.from(lov).toString("hex")]);
       for (const [key, text] of Object.entries(xattrs ?? {})) set.push([path, key, Buffer.from(text).toString("hex")]);
     }
+    this.setXattrs(set);
+  }
+
+  private setXattrs(set: readonly (readonly [path: string, name: string, hex: string])[]): void {
     const code = "import json,os,sys\nfor p,k,v in json.load(sys.stdin): os.setxattr(p, 'user.' + k, bytes.fromhex(v))";
     const ran = spawnSync(PYTHON, ["-c", code], { input: JSON.stringify(set), encoding: "utf8" });
     if (ran.status !== 0) throw new Error(`no user xattrs in ${this.base}: ${ran.stderr}`);
   }
 }
 
-function patch(hanging: readonly string[]): string {
+function patch(hanging: readonly string[], log: string): string {
   return `import os, time
 _get, _stat = os.getxattr, os.stat
-os.getxattr = lambda path, name: _get(path, "user." + name.replace("lustre.", ""))
+def _lov(path, name):
+    with open(${JSON.stringify(log)}, "a") as log:
+        log.write(path + chr(10))
+    if any(str(path).endswith("/" + lost) for lost in ${JSON.stringify(hanging.filter((name) => name.startsWith("lost/")))}):
+        time.sleep(600)
+    return _get(path, "user." + name.replace("lustre.", ""))
+os.getxattr = _lov
 def _slow(path, *more, **named):
     if any(str(path).endswith("/" + name) for name in ${JSON.stringify(hanging)}):
         time.sleep(600)

@@ -1,0 +1,33 @@
+/**
+ * Load of targets: which servers the reads under way of a run wait for. A lane whose next read would only queue behind them lets other
+ * lanes read first; who gets which sample is the order's, and does not change.
+ *
+ * @example
+ * if (!load.isFull(["lustre-OST0003"])) load.during(["lustre-OST0003"], read());
+ */
+
+/** Reads of a run under way or queued for one target; as many as storage has in flight. */
+const PER_TARGET = 4;
+
+export class TargetLoad {
+  private readonly counts = new Map<string, number>();
+
+  /** Is one of them as busy as it may be? */
+  isFull(targets: readonly string[]): boolean {
+    return targets.some((target) => (this.counts.get(target) ?? 0) >= PER_TARGET);
+  }
+
+  during(targets: readonly string[], work: Promise<unknown>): void {
+    this.add(targets, 1);
+    const over = (): void => this.add(targets, -1);
+    work.then(over, over);
+  }
+
+  private add(targets: readonly string[], change: number): void {
+    for (const target of targets) {
+      const count = (this.counts.get(target) ?? 0) + change;
+      if (count === 0) this.counts.delete(target);
+      else this.counts.set(target, count);
+    }
+  }
+}

@@ -1,0 +1,169 @@
+// Reading by layout: what is read next follows the OSTs, what is delivered follows the order alone.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import fc from "fast-check";
+import type { Home } from "../../src/lustre/placement.ts";
+import type { OrderOptions } from "../../src/order/types.ts";
+import { createPosixStorage } from "../../src/storage/posix.ts";
+import type { PosixStorage } from "../../src/storage/posix.ts";
+import type { Storage } from "../../src/storage/types.ts";
+import { Rig, remove, writeShards } from "./rig.ts";
+
+// Blocks of 4 MiB hold 210 records of 20 KB: two and a bit a shard.
+const SHARDS = 8;
+const RECORDS = 500;
+let folder = "";
+
+before(() => (folder = writeShards(Array<number>(SHARDS).fill(RECORDS), 20_000)));
+after(() => remove(folder));
+
+const windows: OrderOptions = { seed: 11n, globalBatch: 40, lanes: 8, window: 60 };
+
+/** OST of each shard. */
+type Places = readonly (number | undefined)[];
+
+const numberOf = (path: string): number => Number(/s(\d+)\.tfrecord$/.exec(path)?.[1]);
+
+function home(places: Places, more: Partial<Home> = {}): Home {
+  return {
+    requestBytes: undefined,
+    expect: () => undefined,
+    targetsOf: (path) => {
+      const ost = places[numberOf(path)];
+      return ost === undefined ? undefined : [`x-OST000${ost}`];
+    },
+    arrival: () => undefined,
+    noteOf: () => undefined,
+    ...more,
+  };
+}
+
+/** Reads take `delay` milliseconds more on their OST; the most reads at a time of each. */
+function delayed(base: PosixStorage, places: Places, delay: (ost: number | undefined) => number) {
+  const now = new Map<number | undefined, number>();
+  const most = new Map<number | undefined, number>();
+  const readShared: Storage["readShared"] = async (path, ...rest) => {
+    const ost = places[numberOf(path)];
+    now.set(ost, (now.get(ost) ?? 0) + 1);
+    most.set(ost, Math.max(most.get(ost) ?? 0, now.get(ost)!));
+    await sleep(delay(ost));
+    try {
+      return await base.readShared(path, ...rest);
+    } finally {
+      now.set(ost, now.get(ost)! - 1);
+    }
+  };
+  const storage: Storage = {
+    open: (...args) => base.open(...args),
+    list: (...args) => base.list(...args),
+    names: (...args) => base.names(...args),
+    stat: (...args) => base.stat(...args),
+    close: () => base.close(),
+    readShared,
+  };
+  return { storage, most };
+}
+
+async function idsOf(size: Partial<Parameters<typeof Rig.open>[2]>, steps: number): Promise<number[][]> {
+  const rig = await Rig.open(folder, windows, { batch: 40, world: 1, ...size });
+  try {
+    const client = rig.client({ rank: 0 });
+    const ids: number[][] = [];
+    for (let step = 0; step < steps; step++) ids.push((await client.batch(step)).ids);
+    return ids;
+  } finally {
+    await rig.close();
+  }
+}
+
+test("the order of samples is the same with and without layouts, however slow their OSTs are", async () => {
+  const steps = (2 * SHARDS * RECORDS) / 40;
+  const plain = await idsOf({}, steps);
+  assert.deepEqual(
+    [...new Set(plain.flat())].sort((a, b) => a - b),
+    Array.from({ length: SHARDS * RECORDS }, (_, i) => i),
+  );
+  const scene = fc.record({
+    places: fc.array(fc.option(fc.nat(3), { nil: undefined }), { minLength: SHARDS, maxLength: SHARDS }),
+    delays: fc.array(fc.nat(8), { minLength: 5, maxLength: 5 }),
+    requestBytes: fc.constantFrom(undefined, 8 << 20, 16 << 20),
+    away: fc.uniqueArray(fc.nat(SHARDS - 1), { maxLength: 3 }),
+  });
+  await fc.assert(
+    fc.asyncProperty(scene, async ({ places, delays, requestBytes, away }) => {
+      const back = new Map(away.map((shard) => [shard, sleep(20 * shard)]));
+      for (const [shard, done] of back) void done.then(() => back.delete(shard));
+      const own = home(places, {
+        requestBytes,
+        arrival: (path) => back.get(numberOf(path)),
+        noteOf: (path) => (back.has(numberOf(path)) ? "released to HSM" : undefined),
+      });
+      const { storage } = delayed(createPosixStorage({ threads: 2 }), places, (ost) => delays[ost ?? 4]!);
+      assert.deepEqual(await idsOf({ storage, placement: { home: () => own } }, steps), plain);
+    }),
+    { numRuns: 6 },
+  );
+});
+
+test("lanes whose next reads would queue at a busy OST leave the memory for reads to the others", async () => {
+  // Half of the shards lie on a slow OST.
+  const places = Array.from({ length: SHARDS }, (_, shard) => (shard % 2 === 0 ? 0 : 1 + (shard % 3)));
+  const slow = (ost: number | undefined): number => (ost === 0 ? 300 : 0);
+  const unknown = delayed(createPosixStorage({ threads: 2 }), places, slow);
+  const plain = await idsOf({ storage: unknown.storage, patience: { rows: 1e9, bytes: 1e12 } }, 20);
+  const known = delayed(createPosixStorage({ threads: 2 }), places, slow);
+  const placement = { home: () => home(places) };
+  const ids = await idsOf({ storage: known.storage, placement, patience: { rows: 1e9, bytes: 1e12 } }, 20);
+  assert.deepEqual(ids, plain);
+  assert.ok(unknown.most.get(0)! > 4, `${unknown.most.get(0)} reads at a time without layouts`);
+  assert.ok(known.most.get(0)! <= 4, `${known.most.get(0)} reads at a time of the slow OST`);
+});
+
+test("the shards that lanes read next are named ahead, each lane's next one first", async () => {
+  const expected: string[][] = [];
+  const placement = {
+    home: () => home([], { expect: (paths) => void expected.push([...paths]) }),
+  };
+  const rig = await Rig.open(folder, windows, { batch: 40, world: 1, placement });
+  try {
+    const client = rig.client({ rank: 0 });
+    for (let step = 0; step < 20; step++) await client.batch(step);
+    const pieces = Array.from({ length: 8 }, (_, lane) => rig.order.source(0).pieces(0, lane, 0, 1)[0]!);
+    const first = pieces.map(({ extent }) => rig.order.source(0).extents.shard[extent]!);
+    assert.deepEqual(
+      expected
+        .slice(0, 8)
+        .map(([path]) => numberOf(path!))
+        .sort((a, b) => a - b),
+      first.sort((a, b) => a - b),
+    );
+    assert.equal(new Set(expected.flat()).size, SHARDS);
+    assert.ok(expected.length <= 8 * 3, `${expected.length} times`);
+  } finally {
+    await rig.close();
+  }
+});
+
+test("whoever waits for a released shard is told so", async () => {
+  const never = new Promise<void>(() => undefined);
+  let released = true;
+  let finish = (): void => undefined;
+  const back = new Promise<void>((resolve) => (finish = resolve));
+  const own = home([], {
+    arrival: () => (released ? back : undefined),
+    noteOf: () => (released ? "released to HSM, its restore was asked for 3 s ago" : undefined),
+  });
+  const rig = await Rig.open(folder, windows, { batch: 40, world: 1, placement: { home: () => own } });
+  try {
+    const client = rig.client({ rank: 0 });
+    const first = client.batch(0);
+    await Promise.race([sleep(300), never]);
+    assert.match(rig.why(client.member!), /s\d+\.tfrecord at byte \d+ for .* \(released to HSM, its restore was asked/);
+    released = false;
+    finish();
+    assert.equal((await first).ids.length, 40);
+  } finally {
+    await rig.close();
+  }
+});
