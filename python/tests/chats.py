@@ -63,12 +63,19 @@ def write_tokenizer(path: Path) -> Path:
 
 
 def ours(folder: Path, template: str, chats: list[tuple[Messages, Any]], special: bool = False) -> list[dict[str, Any]]:
+    return ours_each(folder, [template], chats, special)[0]
+
+
+def ours_each(
+    folder: Path, templates: list[str], chats: list[tuple[Messages, Any]], special: bool = False
+) -> list[list[dict[str, Any]]]:
+    """What each template makes of each chat."""
     texts = [[json.dumps(messages), None if tools is None else json.dumps(tools)] for messages, tools in chats]
-    case = {"file": str(folder / "tokenizer.json"), "template": template, "options": "{}", "parseSpecial": special}
+    case = {"file": str(folder / "tokenizer.json"), "options": "{}", "parseSpecial": special, "chats": texts}
     command = ["node", str(ROOT / "dist/test/tokenizer/chats.js")]
-    asked = json.dumps([case | {"chats": texts}])
+    asked = json.dumps([case | {"template": template} for template in templates])
     done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)[0]
-    assert len(found) == len(chats)
+    found: list[list[dict[str, Any]]] = json.loads(done.stdout)
+    assert [len(answers) for answers in found] == [len(chats)] * len(templates)
     return found

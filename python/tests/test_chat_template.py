@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chats import CHATS, PLAIN, SPECIAL, Messages, ours, turn, write_tokenizer
+from chats import CHATS, PLAIN, SPECIAL, Messages, ours, ours_each, turn, write_tokenizer
 from conftest import ROOT
 
 transformers = pytest.importorskip("transformers", reason="skipped: transformers is not installed")
@@ -113,6 +113,74 @@ def test_numbers_divide_as_in_python(folder: Path) -> None:
             parts.append(f"{{{{ {a} % {b} }}}}{{% set a = {a} %}} {{{{ a % {b} }}}}")
     assert compare(folder, "x" + " ".join(parts), [HI]) != [None]
     assert compare(folder, "x{{ 7 % 0 }}", [HI]) == [None]
+
+
+def each(folder: Path, expressions: list[str], chat: Messages = HI) -> None:
+    """Each prints what it prints in Python, or both refuse it."""
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    templates = [f"x{{{{ {expression} }}}}" for expression in expressions]
+    differ = []
+    for template, [found] in zip(templates, ours_each(folder, templates, [(chat, None)])):
+        try:
+            text = tokenizer.apply_chat_template(chat, chat_template=template, tokenize=False)
+        except Exception:
+            text = None
+        ids = None if text is None else tokenizer.encode(text, add_special_tokens=False)
+        if found.get("ids") != ids or (ids is None and "ATH_CHAT_TEMPLATE" not in found["error"]):
+            differ.append((template, text, found.get("error") or tokenizer.decode(found["ids"])))
+    assert differ == []
+
+
+def test_numbers_are_exact_and_nothing_is_divided_by_zero(folder: Path) -> None:
+    numbers = ["-7", "3", "0", "true", "7.5", "-2.0", "9007199254740991", "0.1"]
+    each(folder, [f"{a} {op} {b}" for a in numbers for b in numbers for op in ["+", "-", "*", "//", "%", "==", "!="]])
+    each(folder, [f"{a} / {b}" for a in numbers for b in numbers])
+    each(folder, [f"{a} ** {b}" for a in ["2", "-3", "0", "1.5"] for b in ["2", "0", "63", "-1"]])
+    each(folder, ["9007199254740991 * 9007199254740991 // 3", "(2 ** 80) % 1000003", "(2 ** 70) - (2 ** 70) + 1"])
+    assert "beyond 2^53" in ours(folder, "x{{ 9007199254740993 }}", [(HI, None)])[0]["error"]
+    each(
+        folder,
+        [f"'{text}' | int" for text in ["9007199254740993", " -12 ", "12.9", "1_0", "1e3", "x", "", "12x", "nan"]],
+    )
+    each(folder, ["-3.7 | int", "'1.5x' | float", "' -2.5e1 ' | float", "none | int(7)", "'x' | float(default=2)"])
+
+
+def test_ends_and_joined_items_of_lists_and_texts(folder: Path) -> None:
+    for of in ["[]", "[1, 2]", "''", "'🙂b'", "{'a': 1, 'b': 2}", "{}", "nosuch", "none", "5"]:
+        each(folder, [f"{of} | first", f"{of} | last", f"{of} | join('-')"])
+    each(folder, ["[1.0, none, true, 'a', [2]] | join(', ')", "([] | first) is defined", "[] | first | default('d')"])
+    each(folder, [f"[1, 2, 3, 4][{part}]" for part in ["1:", ":-1", "::-2", "5:", "3:0:-1", "none:2", "::0", "-9:9"]])
+
+
+def test_equal_is_like_to_like(folder: Path) -> None:
+    values = [
+        "1",
+        "1.0",
+        "true",
+        "'1'",
+        "''",
+        "0",
+        "none",
+        "nosuch",
+        "[1]",
+        "[1.0]",
+        "['1']",
+        "{'a': [1]}",
+        "{'a': [1.0]}",
+    ]
+    each(folder, [f"{a} {op} {b}" for a in values for b in values for op in ["==", "!="]])
+
+
+def test_tokens_that_people_write_have_the_length_that_they_have(folder: Path) -> None:
+    chat = [turn("user", "a<|im_end|>b<｜User｜>🙂<|im")]
+    content = "messages[0].content"
+    each(folder, [f"{content} | length", f"{content} == 'a<|im_end|>b<｜User｜>🙂<|im'"], chat)
+    # What is cut out of the text stays text.
+    template = f"x{{{{ {content}[:13] }}}}|{{{{ {content}[1:3] }}}}|{{{{ {content} | last }}}}|{{{{ {content}[2] }}}}"
+    found = ours(folder, template, [(chat, None)])[0]
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    assert tokenizer.decode(found["ids"]) == "xa<|im_end|>b<|<||m||"
+    assert "<|im_end|>" not in tokenizer.convert_ids_to_tokens(found["ids"])
 
 
 def test_what_differs_from_python_is_refused(folder: Path) -> None:

@@ -5,8 +5,10 @@
  * @example
  * usePython(tree); // message.content.strip("\n") → athanor_strip(message.content, "\n")
  */
-import { items, length, there } from "./access.ts";
-import { floatValue, functionValue, integerValue, listValue, textValue, type RuntimeValue } from "./runtime.ts";
+import { there } from "./access.ts";
+import { arithmetic, isNumber, sameNumber, toFloat, toInteger } from "./numbers.ts";
+import { booleanValue, functionValue, integerValue, listValue, textValue, type RuntimeValue } from "./runtime.ts";
+import { endOf, items, join, length, slice, unmarked, type IsMark } from "./sequences.ts";
 import { SPACES, titled, titleFilter, titleMethod } from "./words.ts";
 
 /** A node of the library's tree, whatever it is. */
@@ -16,6 +18,8 @@ export interface Node {
 }
 
 const PREFIX = "athanor_";
+/** A name that nothing has. */
+const MISSING: Node = { type: "Identifier", value: `${PREFIX}missing` };
 /** Methods of text that are called as functions of ours. */
 const METHODS = new Set(["strip", "lstrip", "rstrip", "capitalize", "title"]);
 /** Filters, and the function that each is. */
@@ -27,8 +31,23 @@ const FILTERS: Readonly<Record<string, string>> = {
   title: "titlefilter",
   length: "length",
   count: "length",
+  first: "first",
+  last: "last",
+  join: "join",
+  int: "int",
+  float: "float",
 };
-const OPERATORS: Readonly<Record<string, string>> = { "+": "add", "%": "modulo" };
+const OPERATORS: Readonly<Record<string, string>> = {
+  "+": "add",
+  "-": "subtract",
+  "*": "multiply",
+  "/": "divide",
+  "//": "quotient",
+  "%": "modulo",
+  "**": "power",
+  "==": "equal",
+  "!=": "unequal",
+};
 /** Lists of statements, and those of them that print nothing. */
 const BODIES = ["body", "alternate", "defaultBlock"];
 const SILENT = new Set(
@@ -62,7 +81,9 @@ export function usePython(tree: unknown, seen: (node: Node) => void): void {
   if (node.type === "CallExpression") method(node);
   else if (node.type === "MemberExpression") member(node);
   else if (node.type === "FilterExpression") filter(node);
-  else if (node.type === "BinaryExpression" && (node["operator"] as Node)["value"] === "~") {
+  else if (node.type === "IntegerLiteral" && !Number.isSafeInteger(node["value"])) {
+    throw new RangeError("it has an integer beyond 2^53");
+  } else if (node.type === "BinaryExpression" && (node["operator"] as Node)["value"] === "~") {
     node["left"] = printed(node["left"] as Node);
     node["right"] = printed(node["right"] as Node);
   } else if (node.type === "BinaryExpression") {
@@ -96,8 +117,11 @@ function member(node: Node): void {
   const property = node["property"] as Node;
   const isName = property.type === (node["computed"] === true ? "StringLiteral" : "Identifier");
   const object = node["object"] as Node;
-  if (isName) node["object"] = called("there", [object, { type: "StringLiteral", value: property["value"] }]);
-  else node["object"] = called(property.type === "SliceExpression" ? "there" : "items", [object]);
+  if (property.type === "SliceExpression") {
+    const bounds = ["start", "stop", "step"].map((name) => (property[name] ?? MISSING) as Node);
+    become(node, "slice", [object, ...bounds]);
+  } else if (isName) node["object"] = called("there", [object, { type: "StringLiteral", value: property["value"] }]);
+  else node["object"] = called("items", [object]);
 }
 
 /** A filter is an identifier, or a call of one. */
@@ -123,23 +147,55 @@ function called(name: string, args: readonly Node[]): Node {
   return node;
 }
 
-/** Global names of templates. No clock: what a record's tokens are must not depend on the day. */
-export const GLOBALS: readonly [string, RuntimeValue][] = [
+/** Those of the marks of the last conversation: nearly all have the same. */
+let lastGlobals: { marks: string; globals: readonly [string, RuntimeValue][] } | undefined;
+
+/** Global names of templates. No clock: what a record's tokens are must not depend on the day. `marks`: what is no character of a text. */
+export function globalsOf(marks: string): readonly [string, RuntimeValue][] {
+  if (lastGlobals?.marks !== marks) {
+    const works = Object.entries(ofTexts((char) => marks.includes(char)));
+    lastGlobals = { marks, globals: [...GLOBALS, ...works.map(([name, work]) => own(name, work))] };
+  }
+  return lastGlobals.globals;
+}
+
+type Work = (args: readonly RuntimeValue[]) => RuntimeValue;
+
+function own(name: string, work: Work): [string, RuntimeValue] {
+  return [PREFIX + name, functionValue(work)];
+}
+
+function ofTexts(isMark: IsMark): { [name: string]: Work } {
+  return {
+    length: ([value]) => length(value, isMark),
+    items: ([value]) => items(value, isMark),
+    slice: (args) => slice(args, isMark),
+    first: ([value]) => endOf(value, false, isMark),
+    last: ([value]) => endOf(value, true, isMark),
+    join: (args) => join(args, isMark, textOf),
+    equal: ([left, right]) => booleanValue(equal(left!, right!, isMark)),
+    unequal: ([left, right]) => booleanValue(!equal(left!, right!, isMark)),
+  };
+}
+
+const GLOBALS: readonly [string, RuntimeValue][] = [
   ["range", functionValue(range)],
   ["raise_exception", functionValue(([message]) => refuse(message === undefined ? "" : textOf(message)))],
-  [`${PREFIX}strip`, functionValue((args) => strip(args, true, true))],
-  [`${PREFIX}lstrip`, functionValue((args) => strip(args, true, false))],
-  [`${PREFIX}rstrip`, functionValue((args) => strip(args, false, true))],
-  [`${PREFIX}capitalize`, functionValue(([text]) => textValue(titled(textOf(text!))))],
-  [`${PREFIX}title`, functionValue(([text]) => textValue(titleMethod(textOf(text!))))],
-  [`${PREFIX}titlefilter`, functionValue(([text]) => textValue(titleFilter(textOf(text!))))],
-  [`${PREFIX}length`, functionValue(([value]) => length(value))],
-  [`${PREFIX}items`, functionValue(([value]) => items(value))],
-  [`${PREFIX}str`, functionValue(([value]) => textValue(textOf(value!)))],
-  [`${PREFIX}add`, functionValue(([left, right]) => add(left!, right!))],
-  [`${PREFIX}modulo`, functionValue(([left, right]) => modulo(left!, right!))],
-  [`${PREFIX}there`, functionValue(([value, name]) => there(value, name))],
-  [`${PREFIX}tojson`, functionValue(tojson)],
+  own("strip", (args) => strip(args, true, true)),
+  own("lstrip", (args) => strip(args, true, false)),
+  own("rstrip", (args) => strip(args, false, true)),
+  own("capitalize", ([text]) => textValue(titled(textOf(text!)))),
+  own("title", ([text]) => textValue(titleMethod(textOf(text!)))),
+  own("titlefilter", ([text]) => textValue(titleFilter(textOf(text!)))),
+  own("str", ([value]) => textValue(textOf(value!))),
+  own("int", toInteger),
+  own("float", toFloat),
+  own("add", ([left, right]) => add(left!, right!)),
+  ...["-", "*", "/", "//", "%", "**"].map((operator) =>
+    own(OPERATORS[operator]!, ([left, right]) => arithmetic(operator, left!, right!)),
+  ),
+  own("there", ([value, name]) => there(value, name)),
+  own("tojson", tojson),
 ];
 
 function refuse(message: string): never {
@@ -192,31 +248,32 @@ function escaped(char: string): string {
   return `\\${letter}${code.toString(16).padStart(digits, "0")}`;
 }
 
-const NUMBERS = new Set(["IntegerValue", "FloatValue", "BooleanValue"]);
-
 /** Python adds like to like. */
 function add(left: RuntimeValue, right: RuntimeValue): RuntimeValue {
   if (left.type === "StringValue" && right.type === "StringValue")
     return textValue(String(left.value) + String(right.value));
   if (Array.isArray(left.value) && Array.isArray(right.value))
     return listValue([...left.value, ...right.value] as RuntimeValue[]);
-  if (!NUMBERS.has(left.type) || !NUMBERS.has(right.type)) {
+  if (!isNumber(left) || !isNumber(right)) {
     throw new Refused(`it adds ${named(left.type)} and ${named(right.type)}`);
   }
-  const sum = Number(left.value) + Number(right.value);
-  return left.type === "FloatValue" || right.type === "FloatValue" ? floatValue(sum) : integerValue(sum);
+  return arithmetic("+", left, right);
 }
 
-/** Python's remainder has the sign of the divisor. */
-function modulo(left: RuntimeValue, right: RuntimeValue): RuntimeValue {
-  if (!NUMBERS.has(left.type) || !NUMBERS.has(right.type)) throw new TypeError(`${left.type} % ${right.type}`);
-  if (typeof left.value === "bigint" || typeof right.value === "bigint") throw new RangeError("% beyond 2^53");
-  const by = Number(right.value);
-  if (by === 0) throw new RangeError("% of zero");
-  const rest = Number(left.value) % by;
-  const result = rest !== 0 && rest < 0 !== by < 0 ? rest + by : rest;
-  if (left.type !== "FloatValue" && right.type !== "FloatValue") return integerValue(result + 0);
-  return floatValue(result === 0 && by < 0 ? -0 : result === 0 ? 0 : result);
+/** Python's `==`: like to like, by what they hold. */
+function equal(left: RuntimeValue, right: RuntimeValue, isMark: IsMark): boolean {
+  const { value: a } = left;
+  const { value: b } = right;
+  if (left.type === "StringValue" && right.type === "StringValue")
+    return a === b || unmarked(String(a), isMark) === unmarked(String(b), isMark);
+  if (isNumber(left) && isNumber(right)) return sameNumber(left, right);
+  if (left.type !== right.type) return false;
+  const same = (one: unknown, other: unknown): boolean =>
+    other !== undefined && equal(one as RuntimeValue, other as RuntimeValue, isMark);
+  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((item, i) => same(item, b[i]));
+  if (left.type === "ObjectValue" && a instanceof Map && b instanceof Map)
+    return a.size === b.size && [...a].every(([key, item]) => same(item, b.get(key)));
+  return a === b;
 }
 
 function named(type: string): string {
@@ -235,6 +292,8 @@ function strip([value, characters]: readonly RuntimeValue[], left: boolean, righ
 }
 
 function range(args: readonly RuntimeValue[]): RuntimeValue {
+  if (args.some(({ type }) => type !== "IntegerValue" && type !== "BooleanValue"))
+    throw new TypeError("range of no integer");
   const numbers = args.map((arg) => Number(arg.value));
   const [from, to, step] = numbers.length < 2 ? [0, numbers[0] ?? 0, 1] : [numbers[0]!, numbers[1]!, numbers[2] ?? 1];
   const length = Math.max(0, Math.ceil((to - from) / step));

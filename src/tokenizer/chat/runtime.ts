@@ -29,6 +29,7 @@ const IntegerClass = classOf(1);
 const FloatClass = classOf(0.5);
 const BooleanClass = classOf(true);
 const NullClass = classOf(null);
+const UndefinedClass = classOf(undefined);
 const ListClass = classOf([]);
 const ObjectClass = classOf({});
 const FunctionClass = classOf(() => undefined);
@@ -62,8 +63,15 @@ export function listValue(items: readonly RuntimeValue[]): RuntimeValue {
   return new ListClass(items);
 }
 
-export function integerValue(value: number): RuntimeValue {
-  return new IntegerClass(value);
+/** Exact: beyond 2^53 it holds a bigint. */
+export function integerValue(value: number | bigint): RuntimeValue {
+  const small = Number(value);
+  return new IntegerClass(Number.isSafeInteger(small) ? small : value);
+}
+
+/** What is not there. */
+export function undefinedValue(): RuntimeValue {
+  return new UndefinedClass(undefined);
 }
 
 export function floatValue(value: number): RuntimeValue {

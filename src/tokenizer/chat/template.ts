@@ -16,7 +16,7 @@ import { parse, tokenize } from "@huggingface/jinja";
 import { messageOf } from "../../base/errors.ts";
 import { ChatTemplate } from "../errors.ts";
 import { mendLoops } from "./loops.ts";
-import { GLOBALS, Refused, usePython, type Node } from "./python.ts";
+import { globalsOf, Refused, usePython, type Node } from "./python.ts";
 import { booleanValue, run, textValue, valueOf, type RuntimeValue, type Tree } from "./runtime.ts";
 
 /** Characters that stand for something in a rendered text and for nothing else. */
@@ -74,12 +74,12 @@ function render(
   tree: Tree,
   name: string,
   variables: ReadonlyMap<string, RuntimeValue>,
-  { open, close }: Marks,
+  { text: mark, open, close }: Marks,
 ): string {
   try {
     const text = run(tree, [
       ...CONSTANTS,
-      ...GLOBALS,
+      ...globalsOf(mark + open + close),
       ...variables,
       ["athanor_open", textValue(open)],
       ["athanor_close", textValue(close)],

@@ -1,0 +1,162 @@
+/**
+ * Numbers: arithmetic of templates as Python does it. Integers are exact at any size (`@huggingface/jinja` has float64 alone); what is
+ * divided by zero, or has no exact equal here, is an error.
+ *
+ * @example
+ * arithmetic("+", integerValue(9007199254740991), integerValue(2)); // 9007199254740993
+ */
+import { floatValue, integerValue, type RuntimeValue } from "./runtime.ts";
+import { SPACES } from "./words.ts";
+
+const NUMBERS = new Set(["IntegerValue", "FloatValue", "BooleanValue"]);
+/** Largest power, in bits: a template is not trusted. */
+const MAX_BITS = 4096;
+const SPACE = `[${SPACES}]*`;
+const INTEGER = new RegExp(`^${SPACE}([-+]?)(\\d+(?:_\\d+)*)${SPACE}$`);
+const DIGITS = "\\d+(?:_\\d+)*";
+const FRACTION = new RegExp(
+  `^${SPACE}([-+]?(?:${DIGITS}\\.?(?:${DIGITS})?|\\.${DIGITS})(?:[eE][-+]?${DIGITS})?)${SPACE}$`,
+);
+const SPECIAL = new RegExp(`^${SPACE}([-+]?)(inf|infinity|nan)${SPACE}$`, "i");
+
+/** Integers, fractions, and True and False. */
+export function isNumber({ type }: RuntimeValue): boolean {
+  return NUMBERS.has(type);
+}
+
+/** `+ - * / // % **` of two numbers; anything else throws. */
+export function arithmetic(operator: string, left: RuntimeValue, right: RuntimeValue): RuntimeValue {
+  if (!isNumber(left) || !isNumber(right)) throw new TypeError(`${left.type} ${operator} ${right.type}`);
+  const floats = left.type === "FloatValue" || right.type === "FloatValue";
+  return floats || operator === "/" ? ofFloats(operator, left, right) : ofIntegers(operator, whole(left), whole(right));
+}
+
+/** Python's `==` of numbers: by value, whatever their types. */
+export function sameNumber(left: RuntimeValue, right: RuntimeValue): boolean {
+  const [a, b] = [left, right].map(({ value }) => (value === true ? 1 : value === false ? 0 : value)) as [
+    number | bigint,
+    number | bigint,
+  ];
+  // Of a bigint and a number this compares exactly.
+  return a == b;
+}
+
+/** `|int`. */
+export function toInteger([value, ...more]: readonly RuntimeValue[]): RuntimeValue {
+  const otherwise = defaultOf(more) ?? integerValue(0);
+  const { type, value: held } = value!;
+  if (type === "UndefinedValue") throw new ReferenceError("int of what is not there");
+  if (type === "FloatValue") return fromFloat(held as number) ?? otherwise;
+  if (isNumber(value!)) return integerValue(whole(value!));
+  if (type !== "StringValue") return otherwise;
+  const digits = INTEGER.exec(String(held));
+  if (digits !== null) {
+    const size = BigInt(digits[2]!.replaceAll("_", ""));
+    return integerValue(digits[1] === "-" ? -size : size);
+  }
+  const fraction = floatOf(String(held));
+  return fraction === undefined || !Number.isFinite(fraction) ? otherwise : fromFloat(fraction)!;
+}
+
+/** `|float`. */
+export function toFloat([value, ...more]: readonly RuntimeValue[]): RuntimeValue {
+  const otherwise = defaultOf(more) ?? floatValue(0);
+  const { type, value: held } = value!;
+  if (type === "UndefinedValue") throw new ReferenceError("float of what is not there");
+  if (isNumber(value!)) return floatValue(Number(held));
+  const found = type === "StringValue" ? floatOf(String(held)) : undefined;
+  return found === undefined ? otherwise : floatValue(found);
+}
+
+function whole({ value }: RuntimeValue): bigint {
+  return BigInt(value as number | bigint | boolean);
+}
+
+function ofIntegers(operator: string, a: bigint, b: bigint): RuntimeValue {
+  switch (operator) {
+    case "+":
+      return integerValue(a + b);
+    case "-":
+      return integerValue(a - b);
+    case "*":
+      return integerValue(a * b);
+    case "**":
+      return power(a, b);
+  }
+  if (b === 0n) throw new RangeError(`${operator} of zero`);
+  // Python rounds down, and the remainder has the sign of the divisor.
+  const rest = a % b;
+  const down = rest !== 0n && rest < 0n !== b < 0n;
+  return integerValue(operator === "%" ? (down ? rest + b : rest) : a / b - (down ? 1n : 0n));
+}
+
+function power(base: bigint, exponent: bigint): RuntimeValue {
+  if (exponent < 0n) return ofFloats("**", integerValue(base), integerValue(exponent));
+  const bits = BigInt(base.toString(2).length);
+  if (bits * exponent > MAX_BITS && (base > 1n || base < -1n)) throw new RangeError("a power of too many digits");
+  return integerValue(base ** exponent);
+}
+
+function ofFloats(operator: string, left: RuntimeValue, right: RuntimeValue): RuntimeValue {
+  const [a, b] = [Number(left.value), Number(right.value)];
+  switch (operator) {
+    case "+":
+      return floatValue(a + b);
+    case "-":
+      return floatValue(a - b);
+    case "*":
+      return floatValue(a * b);
+    case "**":
+      return floatValue(floatPower(a, b));
+  }
+  if (b === 0) throw new RangeError(`${operator} of zero`);
+  if (operator === "/") {
+    // Of two integers Python rounds the true quotient once.
+    if (typeof left.value === "bigint" || typeof right.value === "bigint") throw new RangeError("/ beyond 2^53");
+    return floatValue(a / b);
+  }
+  const rest = a % b;
+  const moved = rest !== 0 && rest < 0 !== b < 0 ? rest + b : rest;
+  if (operator === "%") return floatValue(moved !== 0 ? moved : b < 0 ? -0 : 0);
+  // As CPython: the quotient of what the remainder leaves is nearly whole.
+  const quotient = (a - rest) / b - (moved === rest ? 0 : 1);
+  if (quotient === 0) return floatValue(1 / (a / b) < 0 ? -0 : 0);
+  const down = Math.floor(quotient);
+  return floatValue(quotient - down > 0.5 ? down + 1 : down);
+}
+
+function floatPower(a: number, b: number): number {
+  if (a === 0 && b < 0) throw new RangeError("a negative power of zero");
+  const result = a ** b;
+  if (!Number.isFinite(result)) throw new RangeError("a power that is no finite number");
+  return result;
+}
+
+function fromFloat(value: number): RuntimeValue | undefined {
+  if (Number.isNaN(value)) return undefined;
+  if (!Number.isFinite(value)) throw new RangeError("int of infinity");
+  return integerValue(BigInt(Math.trunc(value)));
+}
+
+/** Undefined: the text is no number. */
+function floatOf(text: string): number | undefined {
+  const special = SPECIAL.exec(text);
+  if (special !== null) {
+    const size = special[2]!.toLowerCase() === "nan" ? Number.NaN : Number.POSITIVE_INFINITY;
+    return special[1] === "-" ? -size : size;
+  }
+  const digits = FRACTION.exec(text)?.[1];
+  if (digits !== undefined) return Number(digits.replaceAll("_", ""));
+  // Python reads the digits of all scripts.
+  if (/\p{Nd}/u.test(text.replace(/\d/g, ""))) throw new RangeError("a number in other digits than 0 to 9");
+  return undefined;
+}
+
+function defaultOf(args: readonly RuntimeValue[]): RuntimeValue | undefined {
+  const named = args.find(({ type }) => type === "KeywordArgumentsValue")?.value as
+    | ReadonlyMap<string, RuntimeValue>
+    | undefined;
+  const placed = args.filter(({ type }) => type !== "KeywordArgumentsValue");
+  if (placed.length > 1 || named?.has("base") === true) throw new TypeError("|int with a base");
+  return placed[0] ?? named?.get("default");
+}
