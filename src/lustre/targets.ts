@@ -154,8 +154,13 @@ export function fileSystemOf(source: string): string {
 
 /** `2.17.0`; undefined where no module tells. */
 export function clientVersion(root: string): string | undefined {
+  return clientVersionOf(readText(join(root, "sys/fs/lustre/version")));
+}
+
+/** In what `/sys/fs/lustre/version` holds. */
+export function clientVersionOf(text: string | undefined): string | undefined {
   // Older ones: `lustre: 2.12.3_ddn39` in a file of several lines.
-  return /\d+\.\d+\.\d+\S*/.exec(readText(join(root, "sys/fs/lustre/version")) ?? "")?.[0];
+  return /\d+\.\d+\.\d+\S*/.exec(text ?? "")?.[0];
 }
 
 function readText(path: string): string | undefined {

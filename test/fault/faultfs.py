@@ -61,8 +61,9 @@ class FaultFs:
             time.sleep(0.02)
 
     def fault(self, call: str, **rule: Any) -> None:
-        """`call`: open, stat, list, read, write, close. `path`: a file of the folder, all without. `start`, `end`: of
-        the bytes read. `times`: how often. `fails`: errno name; `delay`: seconds; `most`: bytes given; `hold`: true."""
+        """`call`: open, stat, statfs, list, read, write, close. `path`: a file of the folder, all without. `start`,
+        `end`: of the bytes read. `times`: how often. `fails`: errno name; `delay`: seconds; `most`: bytes given;
+        `hold`: true."""
         self._ask({"call": call, **rule})
 
     def clear(self) -> None:
@@ -229,6 +230,11 @@ def serve(source: str, mount: str, address: str) -> None:
 
         def access(self, path: str, amode: int) -> int:
             return 0
+
+        def statfs(self, path: str) -> dict[str, int]:
+            rules.meet("statfs", path[1:])
+            found = os.statvfs(source + path)
+            return {name: getattr(found, name) for name in ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail")}
 
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(address)

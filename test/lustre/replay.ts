@@ -47,7 +47,7 @@ export interface Recording {
 
 export interface Scene {
   files?: Record<string, ReplayFile>;
-  /** By the arguments of `lfs`, with /mnt/lustre as the mount. */
+  /** By the arguments of `lfs`, with /mnt/lustre as the mount; of other tools with their name in front (`lctl list_nids`). */
   lfs?: Record<string, Recording> | undefined;
   /** @default 2.17.0 */
   version?: string;
@@ -57,6 +57,8 @@ export interface Scene {
   python?: boolean;
   /** Files of /sys/fs/lustre. */
   sys?: Record<string, string>;
+  /** Files of /proc and /sys, by path without the leading slash. */
+  host?: Record<string, string>;
 }
 
 export interface Replayed {
@@ -80,12 +82,14 @@ export class Replay {
     const bin = join(this.base, "bin");
     for (const path of [this.folder, bin, join(root, "proc/self")]) mkdirSync(path, { recursive: true });
     const system = scene.system ?? "lustre 10.0.2.15@tcp:/lustre rw,checksum,flock,lazystatfs";
-    const mounts = ["21 1 8:1 / / rw - ext4 /dev/vda rw", `44 21 0:44 / ${this.folder} rw - ${system}`];
+    const memory = "30 21 0:27 / /dev/shm rw - tmpfs tmpfs rw";
+    const mounts = ["21 1 8:1 / / rw - ext4 /dev/vda rw", memory, `44 21 0:44 / ${this.folder} rw - ${system}`];
     writeFileSync(join(root, "proc/self/mountinfo"), `${mounts.join("\n")}\n`);
     const sys = { version: `${scene.version ?? "2.17.0"}\n`, ...scene.sys };
-    for (const [path, text] of Object.entries(sys)) {
-      mkdirSync(dirname(join(root, "sys/fs/lustre", path)), { recursive: true });
-      writeFileSync(join(root, "sys/fs/lustre", path), text);
+    const below = Object.fromEntries(Object.entries(sys).map(([path, text]) => [`sys/fs/lustre/${path}`, text]));
+    for (const [path, text] of Object.entries({ ...below, ...scene.host })) {
+      mkdirSync(dirname(join(root, path)), { recursive: true });
+      writeFileSync(join(root, path), text);
     }
     const answers = join(this.base, "answers.json");
     writeFileSync(answers, JSON.stringify({ folder: this.folder, answers: scene.lfs ?? {} }));
@@ -149,8 +153,13 @@ export class Replay {
       : [];
   }
 
+  /** `athanor layout …`. */
   run(...args: string[]): Replayed {
-    const ran = spawnSync(process.execPath, [MAIN, "layout", ...args], {
+    return this.athanor("layout", ...args);
+  }
+
+  athanor(...args: string[]): Replayed {
+    const ran = spawnSync(process.execPath, [MAIN, ...args], {
       encoding: "utf8",
       timeout: 100_000,
       env: this.env,
@@ -159,7 +168,8 @@ export class Replay {
     return { code: ran.status, stdout: this.plain(ran.stdout), stderr: this.plain(ran.stderr) };
   }
 
-  private plain(text: string): string {
+  /** With the folder called /mnt/lustre. */
+  plain(text: string): string {
     return text.replaceAll(this.folder, "/mnt/lustre");
   }
 

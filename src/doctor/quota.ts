@@ -1,0 +1,92 @@
+/** Check: quotas of the user, the group and the folder's project on Lustre. */
+import { formatCount, formatSize } from "../base/units.ts";
+import type { Facts } from "./facts.ts";
+import { lustreMounts } from "./facts.ts";
+import { checked, finding } from "./finding.ts";
+import type { Checked, Finding } from "./finding.ts";
+
+export interface Quota {
+  /** Bytes, and files. 0: no limit. */
+  bytes: { used: number; soft: number; hard: number; over: boolean };
+  files: { used: number; soft: number; hard: number; over: boolean };
+}
+
+const NEAR = 0.9;
+const OWNERS: Record<string, string> = { u: "user", g: "group", p: "project" };
+
+export function checkQuota(facts: Facts): Checked | undefined {
+  if (lustreMounts(facts).length === 0) return undefined;
+  const found = checked("quota");
+  for (const [line, { stdout, missing }] of facts.tools) {
+    const [, kind, id, place] = /^lfs quota -([ugp]) (\d+) (.*)$/.exec(line) ?? [];
+    if (kind === undefined || missing) continue;
+    const who = `${OWNERS[kind]} ${id}`;
+    const quota = parseQuota(stdout);
+    if (quota === undefined) {
+      found.unknown.push(`quota of ${who} at ${place}`);
+      continue;
+    }
+    const limits = [bytesText(quota.bytes), filesText(quota.files)].filter((text) => text !== "");
+    found.seen.push(`${place}, ${who}: ${limits.length > 0 ? limits.join(", ") : "no limits"}`);
+    found.findings.push(...judged(quota, who, place!, line));
+  }
+  if (found.seen.length === 0 && found.unknown.length === 0) found.unknown.push("quota: `lfs` is not installed here");
+  return found;
+}
+
+function judged({ bytes, files }: Quota, who: string, place: string, line: string): Finding[] {
+  return [
+    { kind: bytes, text: bytesText(bytes), error: "EDQUOT" },
+    { kind: files, text: filesText(files), error: "EDQUOT" },
+  ].flatMap(({ kind: { used, soft, hard, over }, text, error }) => {
+    if ((hard > 0 && used >= hard) || (over && hard === 0)) {
+      const fix = "delete something or ask for more; checkpoints fail until then";
+      return [
+        finding(
+          "quota-over",
+          `the quota of ${who} at ${place} is used up: writes fail with ${error}`,
+          `${line}: ${text}`,
+          fix,
+        ),
+      ];
+    }
+    if ((hard > 0 && used >= NEAR * hard) || over || (soft > 0 && used >= soft)) {
+      const fix = "make room before the next checkpoints, or ask for more; above the soft limit a time of grace runs";
+      return [finding("quota-near", `the quota of ${who} at ${place} is nearly used up`, `${line}: ${text}`, fix)];
+    }
+    return [];
+  });
+}
+
+const limitOf = ({ soft, hard }: { soft: number; hard: number }): number => (hard > 0 ? hard : soft);
+
+function bytesText(bytes: Quota["bytes"]): string {
+  return limitOf(bytes) > 0 ? `${formatSize(bytes.used)} of ${formatSize(limitOf(bytes))}` : "";
+}
+
+function filesText(files: Quota["files"]): string {
+  return limitOf(files) > 0 ? `${formatCount(files.used)} of ${formatCount(limitOf(files))} files` : "";
+}
+
+/**
+ * `lfs quota`: kbytes, bquota, blimit, bgrace, files, iquota, ilimit, igrace. A long name of the file system stands on a line of its own; `*`
+ * is over the limit, `[n]` not all servers told.
+ */
+export function parseQuota(text: string): Quota | undefined {
+  const rest = /^ *Filesystem +kbytes.*\n([\s\S]*)/m.exec(text)?.[1];
+  if (rest === undefined) return undefined;
+  const number = String.raw`\[?(\d+)\]?(\*?)\]?`;
+  const shape = new RegExp(String.raw`\s${number}\s+(\d+)\s+(\d+)\s+\S+\s+${number}\s+(\d+)\s+(\d+)\s+\S+`);
+  const found = shape.exec(rest);
+  if (found === null) return undefined;
+  const [, kbytes, overBytes, bsoft, bhard, files, overFiles, isoft, ihard] = found;
+  return {
+    bytes: {
+      used: Number(kbytes) * 1024,
+      soft: Number(bsoft) * 1024,
+      hard: Number(bhard) * 1024,
+      over: overBytes === "*",
+    },
+    files: { used: Number(files), soft: Number(isoft), hard: Number(ihard), over: overFiles === "*" },
+  };
+}

@@ -1,0 +1,55 @@
+/**
+ * Files that are looked at. None of them asks a server: `kbytesfree`, `ping` and their like would, and hang with a lost OST.
+ */
+
+const LLITE = [
+  "lazystatfs",
+  "checksums",
+  "max_read_ahead_mb",
+  "max_read_ahead_per_file_mb",
+  "hybrid_io",
+  "hybrid_io_read_threshold_bytes",
+  "opencache_threshold_count",
+];
+const OSC = ["active", "checksums", "max_rpcs_in_flight", "max_pages_per_rpc", "max_dirty_mb", "ost_conn_uuid"];
+const LNET = ["networks", "lnet_peer_discovery_disabled", "lnet_health_sensitivity"];
+
+export const PATTERNS: readonly string[] = [
+  "proc/self/status",
+  "proc/self/limits",
+  "proc/modules",
+  "proc/cmdline",
+  "proc/sys/kernel/osrelease",
+  "proc/driver/nvidia/version",
+  "proc/driver/nvidia-fs/stats",
+  "sys/bus/pci/drivers/nvidia/*/numa_node",
+  "sys/devices/system/cpu/online",
+  "sys/devices/system/node/node*/cpulist",
+  "sys/class/infiniband/*/ports/*/state",
+  "sys/class/infiniband/*/ports/*/rate",
+  "sys/class/infiniband/*/ports/*/link_layer",
+  "sys/class/infiniband/*/device/uevent",
+  "sys/class/infiniband/*/device/net/*/operstate",
+  "sys/class/cxi/*/device/uevent",
+  "sys/class/cxi/*/device/net/*/operstate",
+  "sys/class/bdi/lustre-*/read_ahead_kb",
+  "sys/fs/lustre/version",
+  "sys/fs/lustre/health_check",
+  ...LLITE.map((name) => `sys/fs/lustre/llite/*/${name}`),
+  ...OSC.map((name) => `sys/fs/lustre/osc/*/${name}`),
+  "sys/fs/lustre/mdc/*/max_rpcs_in_flight",
+  "sys/kernel/debug/lustre/llite/*/max_cached_mb",
+  ...LNET.map((name) => `sys/module/lnet/parameters/${name}`),
+  "sys/module/ko2iblnd/parameters/peer_credits",
+  "sys/module/ptlrpc/parameters/ptlrpcd_per_cpt_max",
+];
+
+/** Variables of the environment that are looked at. */
+export const VARIABLES: readonly string[] = [
+  "ATHANOR_RUN_DIR",
+  "DEEPSPEED_TIMEOUT",
+  "RANK",
+  "SLURM_PROCID",
+  "OMPI_COMM_WORLD_RANK",
+  "PMI_RANK",
+];

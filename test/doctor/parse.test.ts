@@ -1,0 +1,159 @@
+// Quotas, control groups, limits, read times: texts of the kernel and of lfs.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { groupFiles, groupLimits } from "../../src/doctor/cgroup.ts";
+import { diagnose } from "../../src/doctor/diagnose.ts";
+import { cpuList } from "../../src/doctor/facts.ts";
+import { parseLimits } from "../../src/doctor/limits.ts";
+import { parseQuota } from "../../src/doctor/quota.ts";
+import { parseReadTimes, slowTargets } from "../../src/doctor/target-stats.ts";
+import { diagnosisJson, diagnosisText, siteConfig } from "../../src/doctor/text.ts";
+import { NODE, TREE, factsOf, limits, recorded, sampled } from "./scene.ts";
+
+test("lfs quota: over the hard limit, a long name on a line of its own, servers that did not tell", () => {
+  const over = parseQuota(sampled("lfs-quota-p.txt"));
+  assert.deepEqual(over, {
+    bytes: { used: 10737418240 * 1024, soft: 10000000000 * 1024, hard: 10737418240 * 1024, over: true },
+    files: { used: 912345, soft: 0, hard: 1000000, over: false },
+  });
+  const head =
+    "Disk quotas for usr 1000 (uid 1000):\n      Filesystem  kbytes  bquota  blimit  bgrace   files  iquota  ilimit  igrace\n";
+  const wrapped = `${head}/a/very/long/name/of/a/mount\n                 [5]*      0       0       -      [7]       0       0       -\n`;
+  assert.deepEqual(parseQuota(wrapped)?.bytes, { used: 5 * 1024, soft: 0, hard: 0, over: true });
+  assert.equal(parseQuota(wrapped)?.files.used, 7);
+  assert.equal(parseQuota("Unexpected quotactl error: Operation not supported\n"), undefined);
+});
+
+test("control groups of version 2: the least limit of the group and those above it", () => {
+  const files = groupFiles("0::/kubepods/pod1\n");
+  assert.deepEqual(
+    files.filter((file) => file.endsWith("memory.max")),
+    ["sys/fs/cgroup/kubepods/pod1/memory.max", "sys/fs/cgroup/kubepods/memory.max", "sys/fs/cgroup/memory.max"],
+  );
+  const limits = groupLimits(
+    new Map([
+      ["sys/fs/cgroup/kubepods/pod1/memory.max", "max"],
+      ["sys/fs/cgroup/kubepods/memory.max", "1000"],
+      ["sys/fs/cgroup/kubepods/memory.stat", "anon 10\nshmem 5\nfile 900"],
+      ["sys/fs/cgroup/memory.max", "2000"],
+      ["sys/fs/cgroup/kubepods/pod1/cpu.max", "max 100000"],
+      ["sys/fs/cgroup/kubepods/cpu.max", "250000 100000"],
+      ["sys/fs/cgroup/kubepods/pod1/cpu.stat", "nr_periods 10\nnr_throttled 9"],
+    ]),
+  );
+  assert.deepEqual(limits, { memory: 1000, used: 15, cpus: 2.5, throttled: undefined, cpuset: undefined });
+});
+
+test("control groups of version 1, and a path out of the container's sight", () => {
+  const text = "9:cpu,cpuacct:/job\n4:memory:/job\n3:cpuset:/../job\n1:name=systemd:/job\n0::/\n";
+  const files = groupFiles(text);
+  for (const file of [
+    "cpu/job/cpu.cfs_quota_us",
+    "cpu,cpuacct/job/cpu.cfs_quota_us",
+    "memory/job/memory.limit_in_bytes",
+    "cpuset/job/cpuset.cpus",
+  ])
+    assert.ok(files.includes(`sys/fs/cgroup/${file}`), file);
+  assert.ok(files.every((file) => !file.includes("..")));
+  const limits = groupLimits(
+    new Map([
+      ["sys/fs/cgroup/memory/job/memory.limit_in_bytes", "4096"],
+      ["sys/fs/cgroup/memory/job/memory.stat", "total_rss 100\ntotal_shmem 20"],
+      ["sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712"],
+      ["sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "400000"],
+      ["sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000"],
+      ["sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1"],
+      ["sys/fs/cgroup/cpuset/job/cpuset.cpus", "0-3"],
+    ]),
+  );
+  assert.deepEqual(limits, { memory: 4096, used: 120, cpus: 4, throttled: undefined, cpuset: "0-3" });
+});
+
+test("lists of CPUs and limits of a process", () => {
+  assert.deepEqual(cpuList("0-3,8, 10-11"), [0, 1, 2, 3, 8, 10, 11]);
+  assert.deepEqual(cpuList(""), []);
+  const found = parseLimits(limits({ "Max open files": "1024" }));
+  assert.deepEqual([found.get("Max open files"), found.get("Max address space")], [1024, Infinity]);
+});
+
+test("an OST whose reads take longer than those of the others; connections of a server are none", () => {
+  const times = parseReadTimes(recorded("get_param-osc.stats.txt"));
+  assert.deepEqual(times.map(({ name, requests }) => [name, requests]).slice(0, 1), [["lustre-OST0000", 13]]);
+  assert.equal(times.length, new Set(times.map(({ name }) => name)).size);
+  const reads = (name: string, count: number, mean: number): string =>
+    `osc.fs-${name}-osc-ff00.stats=\nost_read ${count} samples [usecs] 1 9 ${count * mean * 1000} 7\n`;
+  const all = (slow: number): string =>
+    reads("OST0000", 1000, 4) + reads("OST0001", 1000, 5) + reads("OST0002", 1000, slow) + reads("OST0003", 20, 900);
+  assert.deepEqual(
+    slowTargets(parseReadTimes(all(40))).map(({ name, mean, median }) => [name, mean, median]),
+    [["fs-OST0002", 40, 5]],
+  );
+  assert.deepEqual(slowTargets(parseReadTimes(all(9))), []);
+  assert.deepEqual(
+    slowTargets(parseReadTimes(reads("OST0000", 1000, 1) + reads("OST0001", 1000, 99))),
+    [],
+    "two tell nothing of each other",
+  );
+});
+
+test("whatever stands in the files and on the tools' outputs: a report, never an error", () => {
+  const base = factsOf({
+    ...NODE,
+    ...Object.fromEntries(Object.entries(TREE).map(([path, text]) => [`sys/fs/lustre/${path}`, text])),
+  });
+  const paths = [
+    ...base.files.keys(),
+    "sys/fs/lustre/version",
+    "proc/cmdline",
+    "sys/fs/cgroup/memory.max",
+    "sys/fs/cgroup/cpu.max",
+    "sys/fs/cgroup/cpu.stat",
+  ];
+  const texts = fc.oneof(
+    fc.string(),
+    fc.constantFrom(
+      "",
+      "-1",
+      "max",
+      "0-99999999",
+      "9".repeat(40),
+      "4: ACTIVE",
+      "nr_periods 0",
+      recorded("get_param-osc.stats.txt"),
+    ),
+  );
+  const lines = [
+    "lnetctl net show -v",
+    "lctl list_nids",
+    "lctl get_param osc.*.stats",
+    "dmesg",
+    "lfs quota -u 0 /mnt/lustre",
+    "lfs df -i /mnt/lustre",
+  ];
+  const sources = ["10.0.0.1@tcp:/lustre", "@:/", ":/", "a@o2ib0,b@tcp:c@kfi:/lustre/x"];
+  fc.assert(
+    fc.property(
+      fc.dictionary(fc.constantFrom(...paths), texts),
+      fc.dictionary(fc.constantFrom(...lines), texts),
+      fc.constantFrom(...sources),
+      (files, tools, source) => {
+        const point = "/mnt/lustre";
+        const mount = { point, type: "lustre", source, kind: "lustre" as const, options: ["rw"] };
+        const results = Object.entries(tools).map(
+          ([line, stdout]) => [line, { status: 0, stdout, stderr: "", missing: false, timedOut: false }] as const,
+        );
+        const found = diagnose({
+          ...base,
+          files: new Map([...base.files, ...Object.entries(files)]),
+          tools: new Map(results),
+          watched: [mount],
+          targets: new Map([[point, { targets: [], notes: [] }]]),
+        });
+        for (const text of [diagnosisText(found), siteConfig(found)]) assert.doesNotMatch(text, /\bundefined\b|NaN/);
+        JSON.stringify(diagnosisJson(found));
+      },
+    ),
+    { numRuns: 500 },
+  );
+});
