@@ -94,10 +94,10 @@ export const TUNABLES: readonly Tunable[] = [
     id: "tunable-hybrid-threshold",
     file: "llite/FS-*/hybrid_io_read_threshold_bytes",
     name: "llite.FS-*.hybrid_io_read_threshold_bytes",
-    wrong: (value) => value > 8 * MIB,
+    wrong: (value) => value > 16 * MIB,
     value: String(8 * MIB),
     what: "only very large reads go direct",
-    why: "Athanor reads 8 to 16 MiB at a time; below the threshold they fill the client's cache and set off read-ahead",
+    why: "Athanor reads 8 MiB at a time, 16 at most to reach the threshold; below it reads fill the client's cache and set off read-ahead",
     risk: "reads of that size by other programs are not cached any more",
   },
   {
