@@ -67,11 +67,11 @@ def ours(folder: Path, template: str, chats: list[tuple[Messages, Any]], special
 
 
 def ours_each(
-    folder: Path, templates: list[str], chats: list[tuple[Messages, Any]], special: bool = False
+    folder: Path, templates: list[str], chats: list[tuple[Messages, Any]], special: bool = False, options: str = "{}"
 ) -> list[list[dict[str, Any]]]:
     """What each template makes of each chat."""
     texts = [[json.dumps(messages), None if tools is None else json.dumps(tools)] for messages, tools in chats]
-    case = {"file": str(folder / "tokenizer.json"), "options": "{}", "parseSpecial": special, "chats": texts}
+    case = {"file": str(folder / "tokenizer.json"), "options": options, "parseSpecial": special, "chats": texts}
     command = ["node", str(ROOT / "dist/test/tokenizer/chats.js")]
     asked = json.dumps([case | {"template": template} for template in templates])
     done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=300)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,30 @@ def test_tokens_that_people_write_have_the_length_that_they_have(folder: Path) -
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
     assert tokenizer.decode(found["ids"]) == "xa<|im_end|>b<|<||m||"
     assert "<|im_end|>" not in tokenizer.convert_ids_to_tokens(found["ids"])
+
+
+@pytest.mark.parametrize("day", ["2026-01-31", "2024-02-29T00:05:09", "1999-12-31 23:59"])
+def test_a_pinned_day_is_written_as_python_writes_it(folder: Path, day: str) -> None:
+    at = datetime.fromisoformat(day)
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    formats = ["%d %b %Y", "%A, %-d. %B %y", "%Y-%m-%d %H:%M:%S", "%I:%M %p %j %a %e %w %u %F %T 100%%"]
+    templates = [f"x{{{{ strftime_now('{form}') }}}}" for form in formats]
+    found = ours_each(folder, templates, [(HI, None)], options=json.dumps({"strftime_now": day}))
+    for form, [answer] in zip(formats, found):
+        assert answer.get("ids") == tokenizer.encode("x" + at.strftime(form), add_special_tokens=False), (form, answer)
+
+
+def test_a_day_that_is_not_pinned_or_is_none_is_refused(folder: Path) -> None:
+    template = "x{{ strftime_now('%d') }}"
+    [[missing]] = ours_each(folder, [template], [(HI, None)])
+    assert 'pin the day: chat_template_kwargs={"strftime_now": "2026-01-31"}' in missing["error"]
+    for day in ["2026-02-30", "today", 5, None]:
+        [[wrong]] = ours_each(folder, [template], [(HI, None)], options=json.dumps({"strftime_now": day}))
+        assert "ATH_CHAT_TEMPLATE" in wrong["error"] and "got" in wrong["error"]
+    [[unknown]] = ours_each(
+        folder, ["x{{ strftime_now('%c') }}"], [(HI, None)], options=json.dumps({"strftime_now": "2026-01-31"})
+    )
+    assert "strftime_now with %c" in unknown["error"]
 
 
 def test_what_differs_from_python_is_refused(folder: Path) -> None:

@@ -15,6 +15,7 @@ import { messageOf } from "../../base/errors.ts";
 import { ChatTemplate } from "../errors.ts";
 import type { Spans } from "../spans.ts";
 import type { AddedToken, ChatSpec } from "../types.ts";
+import { DAY, pinnedDay } from "./day.ts";
 import { Guard } from "./guard.ts";
 import { Refused } from "./python.ts";
 import { booleanValue, listValue, valueOf, type RuntimeValue } from "./runtime.ts";
@@ -55,7 +56,7 @@ export class ChatRenderer {
     const given = new Map<string, RuntimeValue>();
     for (const text of [tokens, options]) {
       const values = parseJson(text) as Map<string, Parsed>;
-      for (const [key, value] of values) given.set(key, valueOf(value, String));
+      for (const [key, value] of values) given.set(key, key === DAY ? pinnedDay(value) : valueOf(value, String));
     }
     this.given = given;
     const { written, examined } = this.template;

@@ -15,6 +15,7 @@
 import { parse, tokenize } from "@huggingface/jinja";
 import { messageOf } from "../../base/errors.ts";
 import { ChatTemplate } from "../errors.ts";
+import { DAY } from "./day.ts";
 import { mendLoops } from "./loops.ts";
 import { globalsOf, Refused, usePython, type Node } from "./python.ts";
 import { booleanValue, run, textValue, valueOf, type RuntimeValue, type Tree } from "./runtime.ts";
@@ -66,13 +67,14 @@ export function parseTemplate(source: string, name: string): Template {
     generation: source.search(GENERATION) >= 0,
     written,
     examined,
-    render: (variables, marks) => render(tree, name, variables, marks),
+    render: (variables, marks) => render(tree, name, source.includes(DAY), variables, marks),
   };
 }
 
 function render(
   tree: Tree,
   name: string,
+  asksForDay: boolean,
   variables: ReadonlyMap<string, RuntimeValue>,
   { text: mark, open, close }: Marks,
 ): string {
@@ -88,6 +90,14 @@ function render(
     return text.toWellFormed();
   } catch (error) {
     if (error instanceof Refused) throw error;
+    if (asksForDay && !variables.has(DAY)) {
+      throw new ChatTemplate(
+        `the chat template ${name} cannot be used: it asks for the day (${DAY}), and tokens must not depend on it`,
+        {},
+        `pin the day: chat_template_kwargs={"${DAY}": "2026-01-31"}`,
+        error,
+      );
+    }
     throw new ChatTemplate(
       `the chat template ${name} cannot be used: ${messageOf(error)}`,
       {},
