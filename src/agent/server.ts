@@ -16,6 +16,7 @@ import { parseState } from "../order/state.ts";
 import { Placement } from "../lustre/placement.ts";
 import type { HungRequest } from "../storage/io-pool.ts";
 import { createPosixStorage } from "../storage/posix.ts";
+import { clock } from "../storage/troubles.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { SessionDisagrees } from "./errors.ts";
 import { slotOffsets } from "./layout.ts";
@@ -93,8 +94,11 @@ export class Server implements House {
     this.storage = createPosixStorage({
       threads: options.ioThreads,
       targetsOf: (path, offset, length) => this.placement.targetsOf(path, offset, length),
-      onHang: ({ path, offset, op, target }) =>
-        this.warn(`${op} of ${path} at byte ${offset} hangs (target ${target})`),
+      stateOf: (target) => this.placement.stateOf(target),
+      onHang: ({ path, offset, op, target, sinceMs }) =>
+        this.warn(
+          `${op} of ${path} at byte ${offset} hangs since ${clock(new Date(Date.now() - sinceMs))} (target ${target})`,
+        ),
     });
     this.decoders = new Decoders(options.decodeThreads);
     this.opener = new ViewOpener(this.storage, this.placement, options.decodeThreads);
@@ -212,12 +216,28 @@ export class Server implements House {
     }
   }
 
-  /** The oldest call that hangs, in words. */
+  /** `why`, with the call that hangs for it (its own file's or target's, else the oldest), and what is known of its targets. */
   withHanging(why: string): string {
-    const [oldest] = this.storage.hanging();
-    if (oldest === undefined) return why;
-    // Another loader's call tells of a mount that both may use.
-    return why.includes(oldest.path) ? `${why} (target ${oldest.target})` : `${why}; ${callText(oldest)}`;
+    const hanging = this.storage.hanging();
+    const own = hanging.find(({ path }) => why.includes(path)) ?? hanging.find(({ target }) => why.includes(target));
+    const oldest = own ?? hanging[0];
+    const { targets, troubles } = this.storage.stats();
+    const told = [
+      ...targets.flatMap(({ target, slower }) =>
+        slower !== undefined && why.includes(target)
+          ? `${target} takes ${slower} times as long as others of its file system`
+          : [],
+      ),
+      ...troubles.flatMap(({ target, code, since, state }) =>
+        why.includes(target)
+          ? `${target} answers ${code} since ${clock(new Date(since))}${state === undefined ? "" : `, ${state}`}`
+          : [],
+      ),
+    ];
+    const known = [why, ...told].join("; ");
+    if (oldest === undefined) return known;
+    if (!why.includes(oldest.path)) return `${known}; ${callText(oldest)}`;
+    return why.includes(oldest.target) ? known : `${known} (target ${oldest.target})`;
   }
 
   oldestCall(): string | undefined {

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { isTemporary, writeAtomic } from "../base/atomic-write.ts";
 import { AthanorError } from "../base/errors.ts";
 import { makeFolders, removeEmpty } from "../base/make-folders.ts";
+import { noRoom } from "../storage/no-room.ts";
 import { IndexReadOnly, IndexWrite } from "./errors.ts";
 import { encodeShards, encodeTable, tableName } from "./index-layout.ts";
 import type { Manifest, ShardTable } from "./index-layout.ts";
@@ -113,7 +114,7 @@ function clear(error: unknown, folder: string, source: string): unknown {
   return new IndexWrite(
     `writing the index failed with ${code}`,
     { file: folder },
-    "free space or fix the folder, then run it again",
+    noRoom(code, folder) ?? "fix the folder, then run it again",
     error,
   );
 }

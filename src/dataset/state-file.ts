@@ -17,6 +17,7 @@ import { formatSize } from "../base/units.ts";
 import { StateInvalid } from "../order/errors.ts";
 import { parseState } from "../order/state.ts";
 import type { OrderState } from "../order/types.ts";
+import { noRoom } from "../storage/no-room.ts";
 import { StateWrite } from "./errors.ts";
 
 export interface StateFile {
@@ -52,7 +53,7 @@ export async function writeState(file: string, state: OrderState): Promise<void>
     throw new StateWrite(
       `the state cannot be written: ${reason(error)}`,
       { file },
-      "name a file in a folder that exists and can be written",
+      noRoom((error as { code?: string }).code, file) ?? "name a file in a folder that exists and can be written",
       error,
     );
   }

@@ -146,8 +146,10 @@ export class Intake {
     for (const read of this.reading.values()) if (oldest === undefined || read.since < oldest.since) oldest = read;
     if (oldest === undefined) return undefined;
     const seconds = ((performance.now() - oldest.since) / 1000).toFixed(1);
-    const note = this.source.noteOf(oldest.shard);
-    const why = note === undefined ? "" : ` (${note})`;
+    const { shard, offset } = oldest;
+    const targets = this.source.foresees ? this.source.targetsOf(shard, 0, offset, 1) : undefined;
+    const notes = [targets?.join(", "), this.source.noteOf(shard)].filter((note) => note !== undefined);
+    const why = notes.length === 0 ? "" : ` (${notes.join(", ")})`;
     return `storage: reading ${this.source.path(oldest.shard)} at byte ${oldest.offset} for ${seconds} s${why}`;
   }
 

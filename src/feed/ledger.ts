@@ -15,6 +15,7 @@ import { join } from "node:path";
 import { makeFolders } from "../base/make-folders.ts";
 import { badRecord, LEDGER_FILE, ledgerLine, readLedger } from "../order/ledger.ts";
 import type { LedgerEntry } from "../order/ledger.ts";
+import { noRoom } from "../storage/no-room.ts";
 import { LedgerWrite, QuarantineQuota } from "./errors.ts";
 
 /** Other nodes' files are read again when a bad record is met, at most this often. */
@@ -153,7 +154,7 @@ function failed(file: string, what: string, error: unknown): Error {
   return new LedgerWrite(
     `the ledger of replaced records cannot be ${what}`,
     { file },
-    "make the folder writable, free space there, or give another ledger_dir",
+    noRoom((error as { code?: string }).code, file) ?? "make the folder writable, or give another ledger_dir",
     error,
   );
 }

@@ -21,7 +21,7 @@ import { requestBytes } from "./request-size.ts";
 import { Restores } from "./restores.ts";
 import type { RestoreOptions } from "./restores.ts";
 import { realPath } from "./survey.ts";
-import { fileSystemOf } from "./targets.ts";
+import { fileSystemOf, stateInSys } from "./targets.ts";
 
 export interface PlacementOptions extends AskOptions, Pick<RestoreOptions, "atOnce" | "pollMs"> {
   /** Where /proc and /sys are looked for. @default $ATHANOR_HOST_ROOT, else `/` */
@@ -109,6 +109,11 @@ export class Placement {
     if (place.one !== undefined) return place.one;
     const names = targetsOfRange(place, BigInt(offset), BigInt(length));
     return names.length === 0 ? undefined : names;
+  }
+
+  /** What is known of a target without asking it. */
+  stateOf(target: string): string | undefined {
+    return stateInSys(target, this.root);
   }
 
   close(): void {

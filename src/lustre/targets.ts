@@ -147,6 +147,18 @@ function targetsOfSys(source: string, root: string): Target[] {
   }
 }
 
+/** What /sys tells any user of one target of a client, `trainfs-OST0003`; undefined: nothing, or nothing wrong. Asks nobody. */
+export function stateInSys(target: string, root: string): string | undefined {
+  const folder = join(root, "sys/fs/lustre/osc");
+  try {
+    const device = readdirSync(folder).find((name) => name.startsWith(`${target}-osc-`) && !/-osc-MDT/.test(name));
+    const active = device === undefined ? undefined : readText(join(folder, device, "active"))?.trim();
+    return active === "0" ? "switched off on this client (active=0)" : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** `10.0.8.11@o2ib:/trainfs/team-a` → `trainfs`. */
 export function fileSystemOf(source: string): string {
   return source.slice(source.lastIndexOf(":/") + 2).split("/")[0] ?? "";

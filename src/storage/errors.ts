@@ -32,8 +32,8 @@ export interface SystemFault {
 /** Faults that a fresh handle can cure: an evicted client, a restarted server, a lost object that came back. */
 export const RETRIED: ReadonlySet<string> = new Set(["ESTALE", "ESHUTDOWN", "EIO", "ETIMEDOUT", "EINTR", "EAGAIN"]);
 
-/** The clear error of one errno. `begin`: where the read was meant to begin. */
-export function systemError(fault: SystemFault, begin?: number, tries = 1): Error {
+/** The clear error of one errno. `begin`: where the read was meant to begin; `target`: what holds those bytes, in words. */
+export function systemError(fault: SystemFault, begin?: number, tries = 1, target?: string): Error {
   const byteOffset = fault.byteOffset ?? begin;
   const where = byteOffset === undefined ? { file: fault.path } : { file: fault.path, byteOffset };
   const cause = fault.message;
@@ -53,9 +53,11 @@ export function systemError(fault: SystemFault, begin?: number, tries = 1): Erro
       return new NotFound("too many symbolic links, or a loop of them", where, "check the links", cause);
     default:
       return new StorageIo(
-        `the file system answered ${fault.code}${tries > 1 ? ` ${tries} times` : ""}`,
+        `the file system answered ${fault.code}${tries > 1 ? ` ${tries} times` : ""}${target === undefined ? "" : ` (${target})`}`,
         where,
-        "check the mount (Lustre: `lfs check osts`) and the node's kernel log",
+        target === undefined
+          ? "check the mount and the node's kernel log"
+          : "`lfs check osts` and the node's kernel log tell more; the same state goes on when it is back",
         cause,
       );
   }

@@ -3,7 +3,8 @@
  *
  * Contract: `Storage` of types.ts. A file is opened once for all threads and its descriptor kept in a pool; the
  * version is checked when it is opened. A read that meets ESTALE, ESHUTDOWN, EIO, ETIMEDOUT or EINTR is tried again
- * over a fresh descriptor, three times in all. The calling thread makes no file-system call.
+ * over a fresh descriptor, three times in all, and a fourth time where its server is known: one that has evicted this
+ * client answers with faults for some seconds. The calling thread makes no file-system call.
  *
  * @example
  * const storage = createPosixStorage();
@@ -14,8 +15,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { BOUNCE_BYTES, returnBounce, takeBounce } from "./bounce.ts";
 import { NotAFile, RETRIED, changedError, systemError, truncatedError } from "./errors.ts";
+import type { SystemFault } from "./errors.ts";
 import { HandlePool, folderTarget } from "./handles.ts";
 import { FaultError, IoPool } from "./io-pool.ts";
+import { Troubles } from "./troubles.ts";
+import type { Trouble } from "./troubles.ts";
 import type { HungRequest, IoPoolStats } from "./io-pool.ts";
 import type { FoundFile, OpenedFile } from "./io-thread.ts";
 import type { ListedObject, NameFilter, ObjectVersion, ReadableObject, Storage } from "./types.ts";
@@ -37,7 +41,9 @@ export interface PosixStorageOptions {
    * @default the device of the file
    */
   targetsOf?: (path: string, offset: number, length: number) => readonly string[] | undefined;
-  /** Pause before the second try; the third waits four times as long. Milliseconds. @default 250 */
+  /** What is known of such a target ("switched off"), without asking it. */
+  stateOf?: (target: string) => string | undefined;
+  /** Pause before the second try; each further one waits four times as long. Milliseconds. @default 250 */
   backoffMs?: number;
 }
 
@@ -45,6 +51,8 @@ export interface PosixStorageStats extends IoPoolStats {
   opens: number;
   retries: number;
   handles: number;
+  /** Known targets whose last read failed. */
+  troubles: Trouble[];
 }
 
 /** Storage with what only POSIX has: pooled descriptors, and the watchdog's list. */
@@ -61,6 +69,9 @@ export interface PosixStorage extends Storage {
 
 /** First try included. */
 const TRIES = 3;
+const TRIES_OF_KNOWN = 4;
+/** More than any file has. */
+const ALL_BYTES = 2 ** 52;
 /** Calls of a working file system return sooner. */
 const PATIENCE_MS = 2000;
 
@@ -73,6 +84,7 @@ class Posix implements PosixStorage {
   private readonly handles: HandlePool;
   private readonly backoffMs: number;
   private readonly targetsOf: PosixStorageOptions["targetsOf"];
+  private readonly troubles: Troubles;
   private retries = 0;
 
   constructor(options: PosixStorageOptions) {
@@ -86,6 +98,7 @@ class Posix implements PosixStorage {
     this.handles = new HandlePool(this.pool, options.handles ?? 64);
     this.backoffMs = options.backoffMs ?? 250;
     this.targetsOf = options.targetsOf;
+    this.troubles = new Troubles(options.stateOf);
   }
 
   async open(uri: string, expected?: ObjectVersion): Promise<ReadableObject> {
@@ -124,6 +137,7 @@ class Posix implements PosixStorage {
       const version = expected && { size: expected.size, mtimeNs: expected.mtimeNs };
       const request = { op: "read" as const, path, fd: file.fd, buffer, byteOffset, offset, length };
       const { bytes, changed } = await this.pool.run({ ...request, ...(version && { expected: version }) }, targets);
+      if (known !== undefined) this.troubles.fine(known);
       if (bytes < length) throw truncatedError(path, offset, bytes, length);
       if (expected !== undefined && changed !== undefined) throw changedError(path, versionOf(changed), expected);
       return bytes;
@@ -144,6 +158,7 @@ class Posix implements PosixStorage {
       opens: this.handles.opens,
       retries: this.retries,
       handles: this.handles.size,
+      troubles: this.troubles.list(),
     };
   }
 
@@ -185,6 +200,11 @@ class Posix implements PosixStorage {
     return this.retry(offset, attempt);
   }
 
+  /** Those of the byte that could not be read; of all bytes where a file could not be opened or asked for its size. */
+  private targetsOfFault({ path, byteOffset }: SystemFault): readonly string[] | undefined {
+    return byteOffset === undefined ? this.targetsOf?.(path, 0, ALL_BYTES) : this.targetsOf?.(path, byteOffset, 1);
+  }
+
   private async retry<Result>(offset: number | undefined, work: () => Promise<Result>): Promise<Result> {
     for (let tries = 1; ; tries++) {
       try {
@@ -192,7 +212,11 @@ class Posix implements PosixStorage {
       } catch (error) {
         if (!(error instanceof FaultError)) throw error;
         const { fault } = error;
-        if (!RETRIED.has(fault.code) || tries === TRIES) throw systemError(fault, offset, tries);
+        if (!RETRIED.has(fault.code)) throw systemError(fault, offset, tries);
+        const targets = this.targetsOfFault(fault);
+        if (targets !== undefined) this.troubles.fault(targets, fault.code);
+        if (tries === (targets === undefined ? TRIES : TRIES_OF_KNOWN))
+          throw systemError(fault, offset, tries, targets && this.troubles.textOf(targets));
         this.retries++;
         await sleep(this.backoffMs * 4 ** (tries - 1));
       }

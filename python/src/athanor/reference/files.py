@@ -105,7 +105,7 @@ def system_error(error: OSError, path: str, byte_offset: int | None = None) -> A
         (
             "ATH_STORAGE_IO",
             f"the file system answered {errno.errorcode.get(error.errno or 0, error.errno)}",
-            "check the mount (Lustre: `lfs check osts`) and the node's kernel log",
+            "check the mount and the node's kernel log",
         ),
     )
     where = error.filename if isinstance(error.filename, str) else path

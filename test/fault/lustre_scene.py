@@ -1,0 +1,64 @@
+"""A Lustre for the agent: a mount that /proc calls one, and a Python that tells on which OST each file lies.
+
+>>> scene = Scene(run_dir, fs.mount, {"train-0.tfrecord": 3})
+>>> for name, value in scene.environment().items(): monkeypatch.setenv(name, value)
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+STRIPE = 4 << 20
+
+
+def lov(ost: int) -> bytes:
+    """The xattr of a file on one OST."""
+    head = struct.pack("<II16sIHH", 0x0BD10BD0, 1, bytes(16), STRIPE, 1, 0xFFFF)
+    return head + struct.pack("<16sII", bytes(16), 0, ost)
+
+
+class Scene:
+    """`osts`: by the name of a file."""
+
+    def __init__(self, base: Path, mount: Path, osts: dict[str, int]) -> None:
+        self._root = base / "host"
+        self._python = base / "python"
+        (self._root / "proc/self").mkdir(parents=True)
+        lines = ["21 1 8:1 / / rw - ext4 /dev/vda rw", f"44 21 0:44 / {mount} rw - lustre 10.0.2.15@tcp:/fs rw,flock"]
+        (self._root / "proc/self/mountinfo").write_text("\n".join(lines) + "\n")
+        (self._root / "sys/fs/lustre").mkdir(parents=True)
+        (self._root / "sys/fs/lustre/version").write_text("2.17.0\n")
+        for ost in sorted(set(osts.values())):
+            self.set_active(ost, True)
+        self._asked = base / "asked"
+        self._asked.touch()
+        told = base / "layouts.json"
+        told.write_text(json.dumps({name: lov(ost).hex() for name, ost in osts.items()}))
+        patch = base / "patch.py"
+        patch.write_text(
+            "import json, os\n"
+            f"_told = json.load(open({str(told)!r}))\n"
+            "def _get(path, name):\n"
+            f"    with open({str(self._asked)!r}, 'a') as log: log.write(path + chr(10))\n"
+            "    return bytes.fromhex(_told[os.path.basename(path)])\n"
+            "os.getxattr = _get\n"
+        )
+        # The agent calls `python -I -S -c SCRIPT RATE`.
+        self._python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$1" "$2" "$3" "$(cat "{patch}")\n$4" "$5"\n')
+        self._python.chmod(0o755)
+
+    def environment(self) -> dict[str, str]:
+        return {"ATHANOR_HOST_ROOT": str(self._root), "ATHANOR_PYTHON": str(self._python)}
+
+    def asked(self) -> list[str]:
+        """Files whose layouts were asked for."""
+        return self._asked.read_text().splitlines()
+
+    def set_active(self, ost: int, active: bool) -> None:
+        """As `lctl set_param osc.….active` does."""
+        device = self._root / f"sys/fs/lustre/osc/fs-OST{ost:04x}-osc-ffff8881"
+        device.mkdir(parents=True, exist_ok=True)
+        (device / "active").write_text(f"{int(active)}\n")

@@ -1,0 +1,213 @@
+"""What OSTs do in trouble, to a real agent and client that know the layouts: over faultfs.py, in the guise of Lustre.
+
+The cases are those seen on a running Lustre: switched off, lost, evicted, slow. Other OSTs' shards go on, samples are
+exact, and what is wrong is named by file, OST and time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import athanor
+import pytest
+from athanor.numpy import Loader
+from conftest import agents_in, run_dir  # noqa: F401  (a fixture)
+from conftest import athanor as command
+from faultfs import FaultFs, missing
+from lustre_scene import Scene
+from tfrecord_writer import write
+
+SHARDS, RECORDS, BATCH = 8, 100, 20
+STEPS = SHARDS * RECORDS // BATCH
+WINDOW: dict[str, Any] = {"shuffle_memory": 10_000, "lanes": 2, "window": 50}
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=f"skipped: no FUSE file system ({missing()})")
+
+
+def shard(number: int) -> str:
+    return f"train-{number}.tfrecord"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sets of shards of some 300 KB."""
+    folder = tmp_path_factory.mktemp("made")
+    for name, prefix in (("data", "train"), ("other", "other")):
+        (folder / name).mkdir()
+        for number in range(SHARDS):
+            ids = range(number * RECORDS, (number + 1) * RECORDS)
+            rows = ({"id": i, "input_ids": [i] * 1500} for i in ids)
+            write(folder / name / f"{prefix}-{number}.tfrecord", rows)
+        done = command("index", folder / name)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def fs(made: Path, run_dir: Path) -> Iterator[FaultFs]:  # noqa: F811
+    shutil.copytree(made, run_dir / "real")
+    (run_dir / "mount").mkdir()
+    with FaultFs(run_dir / "real", run_dir / "mount") as mounted:
+        yield mounted
+        mounted.clear()
+        for pid in agents_in(run_dir):
+            os.kill(pid, signal.SIGKILL)
+
+
+def loader(path: Path, **options: Any) -> Loader:
+    return Loader(path, **{"batch_size": BATCH, "columns": ["id"], "seed": 3, "timeout": 20, **WINDOW, **options})
+
+
+def ids(batch: dict[str, Any]) -> list[int]:
+    return [int(i) for i in batch["id"]]
+
+
+def lustre(monkeypatch: pytest.MonkeyPatch, fs: FaultFs, osts: dict[int, int], other: int = 0) -> Scene:
+    """`osts`: by the number of a shard of `data`; `other`: of all shards of that set."""
+    places = {shard(number): ost for number, ost in osts.items()}
+    places.update({f"other-{number}.tfrecord": other for number in range(SHARDS)})
+    scene = Scene(fs.mount.parent, fs.mount, places)
+    for name, value in scene.environment().items():
+        monkeypatch.setenv(name, value)
+    return scene
+
+
+def targets(loader: Loader) -> dict[str, Any]:
+    return {entry["target"]: entry for entry in loader.stats()["agent"]["storage"]["targets"]}
+
+
+def await_layouts(steps: Iterator[Any], loader: Loader) -> None:
+    """Reads on until reads count for their OSTs."""
+    for _ in range(10 * STEPS):
+        next(steps)
+        if any("OST" in target for target in targets(loader)):
+            return
+    raise AssertionError("no layout was used")
+
+
+def test_reads_count_for_their_osts_and_the_order_is_the_same(
+    made: Path, fs: FaultFs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with loader(made / "data") as plain:
+        steps = plain.repeat()
+        whole = [ids(next(steps)) for _ in range(3 * STEPS)]
+    for pid in agents_in(fs.mount.parent):
+        os.kill(pid, signal.SIGKILL)
+    scene = lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
+    with loader(fs.mount / "data") as placed:
+        steps = placed.repeat()
+        assert [ids(next(steps)) for _ in range(3 * STEPS)] == whole
+        found = targets(placed)
+        assert {f"fs-OST000{ost}" for ost in range(4)} <= set(found)
+        assert all(found[f"fs-OST000{ost}"]["bytes"] > 0 for ost in range(4))
+        assert placed.stats()["agent"]["storage"]["troubles"] == []
+    # Each file once, whatever the epochs.
+    assert sorted(scene.asked()) == sorted(str(fs.mount / "data" / shard(number)) for number in range(SHARDS))
+
+
+def test_an_ost_that_is_switched_off_is_named_with_since_when(fs: FaultFs, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
+    with loader(fs.mount / "data") as faulty:
+        steps = faulty.repeat()
+        await_layouts(steps, faulty)
+        scene.set_active(1, False)
+        for number in (1, 5):
+            fs.fault("read", path=f"data/{shard(number)}", fails="EIO")
+            fs.fault("stat", path=f"data/{shard(number)}", fails="ESHUTDOWN")
+        with pytest.raises(athanor.AthanorError) as caught:
+            for _ in range(3 * STEPS):
+                next(steps)
+        assert caught.value.code == "ATH_STORAGE_IO"
+        text = str(caught.value)
+        assert re.search(r"train-[15]\.tfrecord", text), text
+        assert re.search(
+            r"answered E(IO|SHUTDOWN) 4 times \(fs-OST0001 since \d\d:\d\d:\d\d, switched off on this client", text
+        ), text
+
+
+def test_an_evicted_client_goes_on_with_exactly_its_samples(
+    made: Path, fs: FaultFs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with loader(made / "data") as plain:
+        steps = plain.repeat()
+        whole = [ids(next(steps)) for _ in range(20 * STEPS)]
+    for pid in agents_in(fs.mount.parent):
+        os.kill(pid, signal.SIGKILL)
+    lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
+    with loader(fs.mount / "data") as faulty:
+        steps = faulty.repeat()
+        seen = []
+        while not any("OST" in target for target in targets(faulty)):
+            seen.append(ids(next(steps)))
+        for number in (2, 6):
+            fs.fault("read", path=f"data/{shard(number)}", fails="EIO")
+        threading.Timer(2.0, fs.clear).start()
+        while len(seen) < 20 * STEPS:
+            seen.append(ids(next(steps)))
+        storage = faulty.stats()["agent"]["storage"]
+        assert storage["retries"] > 0 and storage["troubles"] == []
+    assert seen == whole
+
+
+def test_a_lost_ost_stops_its_own_shards_and_is_named_in_time(fs: FaultFs, monkeypatch: pytest.MonkeyPatch) -> None:
+    lustre(monkeypatch, fs, dict.fromkeys(range(SHARDS), 1), other=2)
+    stuck = loader(fs.mount / "data", timeout=13)
+    free = loader(fs.mount / "other")
+    with stuck, free:
+        lost, fine = stuck.repeat(), free.repeat()
+        await_layouts(lost, stuck)
+        while "fs-OST0002" not in targets(free):
+            next(fine)
+        for number in range(SHARDS):
+            fs.fault("read", path=f"data/{shard(number)}", hold=True)
+        began = time.monotonic()
+        errors: list[athanor.AthanorError] = []
+
+        def read_lost() -> None:
+            try:
+                for _ in range(5 * STEPS):
+                    next(lost)
+            except athanor.AthanorError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=read_lost)
+        thread.start()
+        fs.wait_for_held()
+        before = targets(free)["fs-OST0002"]["reads"]
+        for _ in range(10 * STEPS):
+            next(fine)
+        assert time.monotonic() - began < 10, "the other OST's shards wait for the lost one"
+        assert targets(free)["fs-OST0002"]["reads"] > before
+        thread.join(timeout=20)
+        (error,) = errors
+        assert error.code == "ATH_TIMEOUT"
+        text = str(error)
+        assert re.search(r"train-\d\.tfrecord at byte \d+", text) and "fs-OST0001" in text, text
+        assert 0 < fs.held() <= 4
+        log = (fs.mount.parent / "agent.log").read_text()
+        assert re.search(r"hangs since \d\d:\d\d:\d\d \(target fs-OST0001\)", log), log
+        fs.clear()
+        next(lost)
+
+
+def test_a_slow_ost_is_named_with_how_slow(fs: FaultFs, monkeypatch: pytest.MonkeyPatch) -> None:
+    lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
+    for number in (3, 7):
+        fs.fault("read", path=f"data/{shard(number)}", delay=0.2)
+    with loader(fs.mount / "data") as slow:
+        steps = slow.repeat()
+        deadline = time.monotonic() + 60
+        while "slower" not in targets(slow).get("fs-OST0003", {}):
+            next(steps)
+            assert time.monotonic() < deadline, targets(slow)
+        found = targets(slow)
+        assert found["fs-OST0003"]["slower"] >= 3
+        assert not any("slower" in found[f"fs-OST000{ost}"] for ost in range(3))
