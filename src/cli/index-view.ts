@@ -9,13 +9,12 @@ import { nameOf } from "../dataset/set-name.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import { ViewWriter, writeView } from "../dataset/view-write.ts";
 import { countTokens } from "../feed/count.ts";
+import { countSeconds, textBytes } from "../feed/count-estimate.ts";
 import { viewOf } from "../feed/order-view.ts";
+import { featuresOfText } from "../feed/token-column.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { printLine, withProgress } from "./command.ts";
 import { viewRequest, type ViewFlags } from "./view-flags.ts";
-
-/** Bytes of text that one worker counts in a second, before it is known: what docs/guides/text.md measured. */
-const GUESS = 8e6;
 
 export async function indexView(
   path: string,
@@ -52,7 +51,10 @@ export async function indexView(
         }
         const missing = again ? [...set.shards.keys()] : await uncounted(set, counted.hash, storage);
         bytes = missing.reduce((sum, shard) => sum + set.shards[shard]!.size, 0);
-        if (missing.length > 0 && !json) tellBefore(missing.length, bytes, threads, request.text !== undefined);
+        if (missing.length > 0 && !json) {
+          const known = counted.text && (await textBytes(set, missing, featuresOfText(counted.text)));
+          tellBefore(missing.length, bytes, threads, known, counted.text?.chat !== undefined);
+        }
         const start = performance.now();
         ({ shards } = await countTokens(set, counted, {
           storage,
@@ -100,9 +102,11 @@ export async function indexView(
   await printLine(`view ${found.view.fingerprint}`);
 }
 
-function tellBefore(shards: number, bytes: number, threads: number, text: boolean): void {
-  const guess = text
-    ? `, about ${formatDuration(bytes / (GUESS * threads))} with ${formatNumber(threads, "worker")}`
-    : "";
+/** `text`: bytes of it; undefined: the tokens are stored, and only counted. */
+function tellBefore(shards: number, bytes: number, threads: number, text: number | undefined, chat: boolean): void {
+  const guess =
+    text === undefined
+      ? ""
+      : ` with ${formatSize(text)} of text, about ${formatDuration(countSeconds(text, threads, chat))} with ${formatNumber(threads, "worker")}`;
   process.stderr.write(`to count: ${formatNumber(shards, "shard")}, ${formatSize(bytes)}${guess}\n`);
 }
