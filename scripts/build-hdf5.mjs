@@ -4,6 +4,7 @@
 import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runInNewContext } from "node:vm";
+import { patchHdf5 } from "./patch-hdf5.mjs";
 
 /** Registered HDF5 filter ids and the plugins that undo them. */
 const PLUGINS = {
@@ -20,18 +21,24 @@ const PLUGINS = {
   32026: "blosc2",
 };
 
+/** The licences of h5wasm and HDF5 ask for it. */
+const CHANGES = `hdf5.mjs and hdf5.wasm are h5wasm 0.10.3 (NIST) with HDF5 2.0.0 (The HDF Group), changed by Athanor in December 2026: the WebAssembly was
+taken out of the script, and refuses chunks that hold fewer bytes than they should (H5D__chunk_lock, H5Z__filter_scaleoffset).
+`;
+
 export function buildHdf5(root, packaged) {
   const h5wasm = join(root, "node_modules", "h5wasm");
   const plugins = join(root, "node_modules", "h5wasm-plugins");
   const from = join(h5wasm, "dist", "node", "hdf5_util.js");
   const to = join(root, "dist", "hdf5");
-  const newest = Math.max(statSync(from).mtimeMs, statSync(import.meta.filename).mtimeMs);
+  const own = [import.meta.filename, join(import.meta.dirname, "patch-hdf5.mjs")];
+  const newest = Math.max(...[from, ...own].map((path) => statSync(path).mtimeMs));
   if (!existsSync(join(to, "done")) || statSync(join(to, "done")).mtimeMs < newest) {
     rmSync(to, { recursive: true, force: true });
     mkdirSync(to, { recursive: true });
     const { script, wasm } = split(readFileSync(from, "utf8"));
     writeFileSync(join(to, "hdf5.mjs"), script);
-    writeFileSync(join(to, "hdf5.wasm"), wasm);
+    writeFileSync(join(to, "hdf5.wasm"), patchHdf5(wasm));
     for (const [id, name] of Object.entries(PLUGINS)) {
       mkdirSync(join(to, id));
       copyFileSync(join(plugins, "plugins", `libH5Z${name}.so`), join(to, id, `libH5Z${name}.so`));
@@ -39,6 +46,7 @@ export function buildHdf5(root, packaged) {
     copyFileSync(join(h5wasm, "LICENSE.txt"), join(to, "LICENSE-h5wasm.txt"));
     copyFileSync(join(plugins, "LICENSE"), join(to, "LICENSE-h5wasm-plugins.txt"));
     copyFileSync(join(plugins, "COPYING"), join(to, "COPYING-hdf5-plugins.txt"));
+    writeFileSync(join(to, "CHANGES.txt"), CHANGES);
     writeFileSync(join(to, "done"), "");
   }
   rmSync(join(packaged, "hdf5"), { recursive: true, force: true });

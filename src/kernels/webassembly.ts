@@ -13,6 +13,12 @@ declare global {
       constructor(module: Module, imports?: Record<string, Record<string, unknown>>);
       readonly exports: Record<string, unknown>;
     }
+    class Table {
+      constructor(descriptor: { element: "anyfunc"; initial: number });
+      readonly length: number;
+      get(index: number): unknown;
+      grow(by: number, value?: unknown): number;
+    }
     function validate(bytes: Uint8Array): boolean;
   }
 }

@@ -22,6 +22,7 @@ import { AthanorError } from "../../base/errors.ts";
 import { StorageIo } from "../../storage/errors.ts";
 import type { LibraryRead } from "./direct.ts";
 import type { Dtype } from "./dtype.ts";
+import { guardPlugins, type DynamicLinking } from "./plugins.ts";
 
 /** The part of h5wasm's bindings that we use. Ids are 64 bits; −1: it failed. */
 export interface H5 {
@@ -104,7 +105,7 @@ interface Emscripten extends H5 {
   };
 }
 type Imports = {
-  env: {
+  env: DynamicLinking & {
     emscripten_resize_heap: (size: number) => number | boolean;
     malloc?: (bytes: number) => number;
     uncompress?: (to: number, toLength: number, from: number, length: number) => number;
@@ -114,6 +115,7 @@ interface Sink {
   maxHeap: number;
   print: (text: string) => void;
   malloc: (of: Emscripten, bytes: number) => number;
+  refused: (why: string) => void;
 }
 type Factory = (options: {
   print(line: string): void;
@@ -156,6 +158,8 @@ export class Library {
   private readonly inserted = new Set<number>();
   private readonly descriptors = new Set<number>();
   private printed = "";
+  /** Why a filter was not called at all. */
+  private refusal: string | undefined;
   private reads = 0;
   private lastRead: LastRead | undefined;
   private failedRead: { path: string; offset: number; error: unknown } | undefined;
@@ -171,6 +175,9 @@ export class Library {
     this.sink = sink;
     sink.print = (text) => {
       if (this.printed.length < MAX_PRINTED) this.printed += text;
+    };
+    sink.refused = (why) => {
+      this.refusal = why;
     };
     sink.malloc = (of, bytes) => {
       const size = Math.max(bytes, this.chunkBytes);
@@ -188,6 +195,7 @@ export class Library {
       maxHeap: BASE_HEAP,
       print: () => undefined,
       malloc: (of, bytes) => of["_malloc"](bytes),
+      refused: () => undefined,
     };
     let made: Emscripten | undefined;
     const h5Heap = (): Uint8Array => made!.HEAPU8;
@@ -202,7 +210,16 @@ export class Library {
         imports.env.malloc = (bytes) => sink.malloc(made!, bytes);
         // The blosc plugins were linked without zlib.
         imports.env.uncompress = (to, toLength, from, length) => uncompress(h5Heap(), to, toLength, from, length);
-        done(new WebAssembly.Instance(module, imports), module);
+        let table: WebAssembly.Table | undefined;
+        guardPlugins(
+          imports.env,
+          () => table!,
+          h5Heap,
+          (why) => sink.refused(why),
+        );
+        const instance = new WebAssembly.Instance(module, imports);
+        table = instance.exports["__indirect_function_table"] as WebAssembly.Table;
+        done(instance, module);
         return {};
       },
     });
@@ -252,6 +269,7 @@ export class Library {
     this.canary = canary;
     this.sink.maxHeap = BASE_HEAP + bytes + CHUNK_COPIES * chunkBytes;
     this.printed = "";
+    this.refusal = undefined;
     this.reads = 0;
     this.lastRead = undefined;
     this.failedRead = undefined;
@@ -276,7 +294,7 @@ export class Library {
     this.refuseIo();
     // Innermost last: "  #012: …/H5Dchunk.c line 4000 in H5D__chunk_lock(): data pipeline read failed".
     const lines = [...this.printed.matchAll(/^ *#\d+: .*? in (\w+)\(\): (.*)$/gm)].map(([, , text]) => text!);
-    const reason = lines.at(-1) ?? fallback.split("\n")[0]!;
+    const reason = this.refusal ?? lines.at(-1) ?? fallback.split("\n")[0]!;
     return new Hdf5Failure(reason.slice(0, 300), this.printed, this.lastRead, !this.usable);
   }
 

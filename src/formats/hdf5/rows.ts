@@ -112,13 +112,16 @@ async function columnOf(
 }
 
 const FILTER_FAILED = /filter returned failure/;
+/** Of `scripts/patch-hdf5.mjs`. */
+const CHUNK_SHORT = /chunk of \d+ bytes, expected/;
 
 /**
  * May a part of the range still be read? Behind a damaged heap of strings and lists the library reads beyond what it has: what it
  * then finds well or bad depends on what it read before.
  */
 function separable({ printed }: Hdf5Failure, { reading }: Hdf5Field): boolean {
-  return (reading.how !== "text" && reading.how !== "list") || FILTER_FAILED.test(printed);
+  if (reading.how !== "text" && reading.how !== "list") return true;
+  return FILTER_FAILED.test(printed) || CHUNK_SHORT.test(printed);
 }
 
 /** A chunk border inside (a, b), the one nearest to its middle. */
@@ -166,12 +169,7 @@ function readOnce(
       const first = library.h5.HEAPU8.slice(at, at + bytes);
       read(~CANARY & 0xff);
       if (Buffer.compare(first, library.h5.HEAPU8.subarray(at, at + bytes)) !== 0) {
-        throw new Hdf5Failure(
-          "chunks are too short, or were never written and have no fill value",
-          "",
-          undefined,
-          false,
-        );
+        throw library.failure("chunks are too short, or were never written and have no fill value");
       }
     }
     const found = library.call((h5) => decodeRows(h5.HEAPU8, at, rows, field));
