@@ -1,16 +1,19 @@
 /**
  * Guard: do the bytes of a chunk hold what their own sizes say? The plugins for LZ4, bitshuffle and Blosc believe these sizes and read on behind
- * a chunk that is cut: what is there in memory became values, others at each read.
+ * a chunk that is cut: what is there in memory became values, others at each read. That for bzip2 waits for the end of a stream without one for ever.
  *
  *   LZ4         │ u64 bytes │ u32 block bytes │ for each block: u32 stored bytes │ data │          big-endian
  *   bitshuffle  │ u64 bytes │ u32 block bytes │ for each block: u32 stored bytes │ data │ … │ bytes of the last few elements │
  *   Blosc       │ 12 bytes │ u32 stored bytes │ u32 start of each block │ …                        little-endian
+ *
+ *   bzip2       │ … │ 48 bits that end it │ 32 bits of checksum │ 0 to 7 bits │
  *
  * The plugins' own sources have no such check, and nothing in h5wasm is asked before a filter runs; `library.ts` puts this in front.
  *
  * @example
  * const wrong = chunkFault(32004, stored, []); // "LZ4 block 3 ends at byte 900, the chunk has 512", or undefined
  */
+const BZIP2 = 307;
 const LZ4 = 32004;
 const BITSHUFFLE = 32008;
 const BLOSC = 32001;
@@ -25,13 +28,30 @@ const TOGETHER = 8;
 const USUAL_BLOCK = 8192;
 const LEAST_BLOCK = 128;
 
+const BZIP2_END = 0x177245385090n;
+const BZIP2_END_BITS = 48;
+const BZIP2_CHECKSUM_BITS = 32;
+/** Bytes in which the end has to be. */
+const BZIP2_TAIL = 24;
+
 /** What is wrong with what filter `id` is about to undo; `parameters` of the filter are those of the dataset. */
 export function chunkFault(id: number, stored: Uint8Array, parameters: readonly number[]): string | undefined {
   const view = new DataView(stored.buffer, stored.byteOffset, stored.length);
+  if (id === BZIP2) return bzip2Fault(stored);
   if (id === LZ4) return lz4Fault(view);
   if (id === BITSHUFFLE) return bitshuffleFault(view, parameters);
   if (id === BLOSC) return bloscFault(view);
   return undefined;
+}
+
+function bzip2Fault(stored: Uint8Array): string | undefined {
+  const tail = stored.subarray(-BZIP2_TAIL);
+  let bits = 0n;
+  for (const byte of tail) bits = (bits << 8n) | BigInt(byte);
+  for (let below = BZIP2_CHECKSUM_BITS; below <= tail.length * 8 - BZIP2_END_BITS; below++) {
+    if (BigInt.asUintN(BZIP2_END_BITS, bits >> BigInt(below)) === BZIP2_END) return undefined;
+  }
+  return `a bzip2 chunk of ${stored.length} bytes has no end`;
 }
 
 function lz4Fault(view: DataView): string | undefined {
