@@ -36,6 +36,7 @@ export function register(program: Command): void {
         );
       const loaderTimeout = parseDuration(flags.loaderTimeout, "--loader-timeout");
       const timeoutMs = parseDuration(flags.timeout, "--timeout") * 1000;
+      if (timeoutMs <= 0) throw new Usage("--timeout must be more than 0", {}, "10s is the default");
       const note = `asking the node and its file systems: a call that hangs is given up after ${flags.timeout}\n`;
       const timer = setTimeout(() => !json && process.stderr.write(note), SILENT_MS);
       const facts = await gather({ path, loaderTimeout, timeoutMs, always: flags.targets }).finally(() =>

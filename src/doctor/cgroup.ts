@@ -14,13 +14,16 @@ export interface GroupLimits {
   throttled: number | undefined;
   /** CPUs that the group may be bound to. */
   cpuset: string | undefined;
+  /** Processes and threads. */
+  pids: number | undefined;
 }
 
-const V2 = ["memory.max", "memory.stat", "cpu.max", "cpu.stat", "cpuset.cpus.effective"];
+const V2 = ["memory.max", "memory.stat", "cpu.max", "cpu.stat", "cpuset.cpus.effective", "pids.max"];
 const V1: Record<string, readonly string[]> = {
   memory: ["memory.limit_in_bytes", "memory.stat"],
   cpu: ["cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.stat"],
   cpuset: ["cpuset.effective_cpus", "cpuset.cpus"],
+  pids: ["pids.max"],
 };
 /** What version 1 calls no limit: the largest multiple of a page. */
 const UNLIMITED = 2 ** 62;
@@ -56,6 +59,7 @@ export function groupLimits(files: ReadonlyMap<string, string>): GroupLimits {
     cpus: undefined,
     throttled: undefined,
     cpuset: undefined,
+    pids: undefined,
   };
   const least = (a: number | undefined, b: number | undefined): number | undefined =>
     a === undefined || (b !== undefined && b < a) ? b : a;
@@ -70,6 +74,7 @@ export function groupLimits(files: ReadonlyMap<string, string>): GroupLimits {
         limits.used = usedOf(files.get(`${folder}/memory.stat`));
       }
     }
+    if (name === "pids.max") limits.pids = least(limits.pids, value);
     if (name === "cpu.max") {
       const [, quota, period] = /^(\d+) (\d+)$/.exec(text) ?? [];
       if (quota !== undefined) limits.cpus = least(limits.cpus, Number(quota) / Number(period));

@@ -9,6 +9,15 @@ export function checkClient(facts: Facts): Checked | undefined {
   if (lustreMounts(facts).length === 0) return undefined;
   const found = checked("Lustre client");
   const kernel = facts.files.get("proc/sys/kernel/osrelease");
+  const health = facts.files.get("sys/fs/lustre/health_check");
+  if (health !== undefined && !/^healthy\b/.test(health)) {
+    const fix =
+      "the kernel modules have met a fault that they cannot get out of: the kernel log tells which; the node wants a restart";
+    const first = health.split("\n")[0]!;
+    found.findings.push(
+      finding("client-unhealthy", "Lustre on this node is not healthy", `/sys/fs/lustre/health_check: ${first}`, fix),
+    );
+  }
   const text = clientVersionOf(facts.files.get("sys/fs/lustre/version"));
   if (text === undefined) {
     found.unknown.push(

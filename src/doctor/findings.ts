@@ -21,6 +21,7 @@ export const FINDINGS = table({
   "mount-network-option": ["hint", "mount.lustre(8), network="],
   "mount-no-lazystatfs": ["warning", "mount.lustre(8), lazystatfs"],
   "mount-bdi-read-ahead": ["warning", "Azure/az-hop pull request 1753"],
+  "client-unhealthy": ["warning", "Lustre manual, health_check"],
   "client-old": ["hint", "Lustre source, defaults by release"],
   "client-no-hybrid-io": ["hint", "counters of a Lustre 2.17.0; LU-18033 brought hybrid I/O"],
   "client-hybrid-io-server": ["hint", "Azure/azhpc-images pull request 574; LU-18033"],

@@ -1,5 +1,6 @@
 /** Check: limits of a process, as doctor has them; a job may be started with others. */
 import { formatCount, formatSize } from "../base/units.ts";
+import { groupLimits } from "./cgroup.ts";
 import type { Facts } from "./facts.ts";
 import { filesLike } from "./facts.ts";
 import { checked, finding } from "./finding.ts";
@@ -20,6 +21,8 @@ export function checkLimits(facts: Facts): Checked {
     found.unknown.push("limits: /proc/self/limits cannot be read");
     return found;
   }
+  const { pids } = groupLimits(facts.files);
+  if (pids !== undefined && pids < (limits.get("Max processes") ?? Infinity)) limits.set("Max processes", pids);
   const shown = [
     ["open files", "Max open files"],
     ["processes", "Max processes"],
@@ -34,7 +37,14 @@ export function checkLimits(facts: Facts): Checked {
   const least = (id: Parameters<typeof finding>[0], key: string, atLeast: number, what: string, fix: string): void => {
     const value = limits.get(key);
     if (value === undefined || value >= atLeast) return;
-    found.findings.push(finding(id, what, `/proc/self/limits: ${key} ${text(key, value)}`, fix));
+    found.findings.push(
+      finding(
+        id,
+        what,
+        `${value === pids ? "pids.max of the control group" : "/proc/self/limits"}: ${key} ${text(key, value)}`,
+        fix,
+      ),
+    );
   };
   least(
     "limit-open-files",

@@ -11,7 +11,7 @@ const LLITE = [
   "hybrid_io_read_threshold_bytes",
   "opencache_threshold_count",
 ];
-const OSC = ["active", "checksums", "max_rpcs_in_flight", "max_pages_per_rpc", "max_dirty_mb", "ost_conn_uuid"];
+const OSC = ["checksums", "max_rpcs_in_flight", "max_pages_per_rpc", "max_dirty_mb", "ost_conn_uuid"];
 const LNET = ["networks", "lnet_peer_discovery_disabled", "lnet_health_sensitivity"];
 
 export const PATTERNS: readonly string[] = [

@@ -95,6 +95,7 @@ test("the command: exit codes, --json, --site-config, a path that is not there",
   assert.equal(athanor("doctor", "/no-such-folder-here", "--json").error().code, "ATH_NOT_FOUND");
   for (const flags of [
     ["--timeout", "soon"],
+    ["--timeout", "0"],
     ["--loader-timeout", "x"],
     ["--json", "--site-config"],
   ])

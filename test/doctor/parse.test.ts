@@ -37,12 +37,14 @@ test("control groups of version 2: the least limit of the group and those above 
       ["sys/fs/cgroup/kubepods/memory.max", "1000"],
       ["sys/fs/cgroup/kubepods/memory.stat", "anon 10\nshmem 5\nfile 900"],
       ["sys/fs/cgroup/memory.max", "2000"],
+      ["sys/fs/cgroup/kubepods/pod1/pids.max", "max"],
+      ["sys/fs/cgroup/kubepods/pids.max", "100"],
       ["sys/fs/cgroup/kubepods/pod1/cpu.max", "max 100000"],
       ["sys/fs/cgroup/kubepods/cpu.max", "250000 100000"],
       ["sys/fs/cgroup/kubepods/pod1/cpu.stat", "nr_periods 10\nnr_throttled 9"],
     ]),
   );
-  assert.deepEqual(limits, { memory: 1000, used: 15, cpus: 2.5, throttled: undefined, cpuset: undefined });
+  assert.deepEqual(limits, { memory: 1000, used: 15, cpus: 2.5, throttled: undefined, cpuset: undefined, pids: 100 });
 });
 
 test("control groups of version 1, and a path out of the container's sight", () => {
@@ -67,7 +69,7 @@ test("control groups of version 1, and a path out of the container's sight", () 
       ["sys/fs/cgroup/cpuset/job/cpuset.cpus", "0-3"],
     ]),
   );
-  assert.deepEqual(limits, { memory: 4096, used: 120, cpus: 4, throttled: undefined, cpuset: "0-3" });
+  assert.deepEqual(limits, { memory: 4096, used: 120, cpus: 4, throttled: undefined, cpuset: "0-3", pids: undefined });
 });
 
 test("lists of CPUs and limits of a process", () => {

@@ -99,9 +99,9 @@ test("an OST that is full, one that is switched off, one that is lost", async (t
     "check osts": { stdout: recorded("failout-lfs-check.txt"), stderr: recorded("failout-lfs-check.stderr.txt") },
   };
   const began = Date.now();
-  const report = await new Node(t, { lfs: lost }).report({}, { timeoutMs: 1000 });
+  const report = await new Node(t, { lfs: lost }).report({}, { timeoutMs: 5000 });
   golden("lost-ost", report);
-  assert.ok(Date.now() - began < 30_000, "a call that hangs costs its time limit and no more");
+  assert.ok(Date.now() - began < 60_000, "a call that hangs costs its time limit and no more");
 });
 
 test("clients of other lines, and what is known of them", async (t) => {
@@ -146,6 +146,8 @@ test("a pod in want of everything", async (t) => {
     "sys/fs/cgroup/kubepods/memory.stat": "anon 1073741824\nfile 9999\nshmem 268435456\n",
     "sys/fs/cgroup/kubepods/pod1/cpu.max": "150000 100000\n",
     "sys/fs/cgroup/kubepods/pod1/cpu.stat": "usage_usec 1\nnr_periods 1000\nnr_throttled 421\n",
+    "sys/fs/cgroup/kubepods/pod1/pids.max": "300\n",
+    "sys/fs/lustre/health_check": "device lustre-OST0000-osc reported unhealthy\nNOT HEALTHY\n",
     "sys/fs/cgroup/kubepods/pod1/cpuset.cpus.effective": "0-3\n",
     "sys/devices/system/node/node1/cpulist": "8-15\n",
     "sys/bus/pci/drivers/nvidia/0000:17:00.0/numa_node": "0\n",

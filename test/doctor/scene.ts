@@ -109,6 +109,8 @@ const PYTHON: Facts["python"] = {
 
 export class Node {
   readonly replay: Replay;
+  /** By options: each asks some fifteen processes. */
+  private readonly gathered = new Map<string, Promise<Facts>>();
 
   constructor(t: TestContext, scene: Scene) {
     this.replay = replay(t, { lfs: TOOLS, sys: TREE, ...scene, host: { ...NODE, ...scene.host } });
@@ -116,7 +118,11 @@ export class Node {
 
   /** What of the machine that runs the test would differ is fixed, and can be changed. */
   async facts(changes: Partial<Facts> = {}, options: Partial<GatherOptions> = {}): Promise<Facts> {
-    const facts = await this.replay.inside(() => gather({ loaderTimeout: 540, ...options }));
+    const key = JSON.stringify(options);
+    const made =
+      this.gathered.get(key) ?? this.replay.inside(() => gather({ loaderTimeout: 540, timeoutMs: 60_000, ...options }));
+    this.gathered.set(key, made);
+    const facts = await made;
     const fixed = [...facts.spaces].map(([path, space]): [string, Space] => [
       path,
       path === "/dev/shm"

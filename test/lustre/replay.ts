@@ -94,7 +94,7 @@ export class Replay {
     const answers = join(this.base, "answers.json");
     writeFileSync(answers, JSON.stringify({ folder: this.folder, answers: scene.lfs ?? {} }));
     const path = [dirname(process.execPath), "/usr/local/bin", "/usr/bin", "/bin"];
-    if (scene.lfs !== undefined) path.unshift(`${FIXTURES}replay`);
+    if (scene.lfs !== undefined) path.unshift(this.tools(scene.lfs));
     const python = join(bin, "python");
     const hanging = Object.entries(scene.files ?? {}).flatMap(([name, { hangs }]) => (hangs === true ? [name] : []));
     writeFileSync(python, `#!/bin/sh\nexec ${PYTHON} "$1" "$2" "$3" "$(cat ${join(bin, "patch.py")})\n$4" "$5"\n`);
@@ -108,6 +108,45 @@ export class Replay {
       ATHANOR_REPLAY: answers,
     };
     this.write(scene.files ?? {});
+  }
+
+  /**
+   * A folder with `lfs` and the others: a shell script for plain answers, since a Python for each of some fifteen calls a report takes
+   * seconds on a busy machine; what it does not know it leaves to the Python script of the fixtures.
+   */
+  private tools(answers: NonNullable<Scene["lfs"]>): string {
+    const folder = join(this.base, "tools");
+    mkdirSync(folder);
+    const word = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+    const here = (text: string): string => text.replaceAll("/mnt/lustre", this.folder);
+    const log = word(join(this.base, "answers.json.log"));
+    const all = Object.entries(answers);
+    // Whole lines before first words.
+    const sorted = [...all.filter(([key]) => key.includes(" ")), ...all.filter(([key]) => !key.includes(" "))];
+    const cases = sorted.map(([key, { stdout = "", stderr = "", status = 0, hang, each }], i) => {
+      const asked = word(here(key));
+      const pattern = key.includes(" ") ? asked : `${asked}|${asked}\\ *`;
+      if (each !== undefined) return `${pattern}) ;;`;
+      const [out, err] = [join(folder, `${i}.out`), join(folder, `${i}.err`)];
+      writeFileSync(out, here(stdout));
+      writeFileSync(err, stderr);
+      const end = hang === true ? "exec sleep 600" : `exit ${status}`;
+      return `${pattern}) echo "$asked" >> ${log}; cat ${word(out)}; cat ${word(err)} >&2; ${end} ;;`;
+    });
+    const script = [
+      "#!/bin/sh",
+      "name=${0##*/}",
+      'asked="$name${1:+ }$*"',
+      '[ "$name" != lfs ] || asked="$*"',
+      // Answers that change what comes behind them need a memory.
+      ...(all.every(([, { next }]) => next === undefined) ? ['case "$asked" in', ...cases, "esac"] : []),
+      `exec ${word(`${FIXTURES}replay/`)}"$name" "$@"`,
+    ];
+    for (const name of ["lfs", "lctl", "lnetctl", "dmesg"]) {
+      writeFileSync(join(folder, name), `${script.join("\n")}\n`);
+      chmodSync(join(folder, name), 0o755);
+    }
+    return folder;
   }
 
   /** The report as text, made in this process: no command line to start. Not by several tests at a time. */
@@ -176,12 +215,19 @@ export class Replay {
   /** How `lfs` was called, a line a call. */
   calls(): string[] {
     const log = join(this.base, "answers.json.log");
-    return existsSync(log) ? readFileSync(log, "utf8").trimEnd().split("\n") : [];
+    return existsSync(log) ? this.plain(readFileSync(log, "utf8")).trimEnd().split("\n") : [];
   }
 
   remove(): void {
-    // A tool that a test did not wait for may still be writing its log.
-    rmSync(this.base, { recursive: true, maxRetries: 20, retryDelay: 50 });
+    // A tool that a test did not wait for may still be writing its log; rmSync's own retries do not look for new files.
+    for (let tries = 0; ; tries++) {
+      try {
+        return rmSync(this.base, { recursive: true });
+      } catch (error) {
+        if (tries === 20 || (error as NodeJS.ErrnoException).code !== "ENOTEMPTY") throw error;
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50);
+      }
+    }
   }
 
   private write(files: Record<string, ReplayFile>): void {
