@@ -16,6 +16,7 @@ import { judgeOf } from "./judge.ts";
 import { isKnownNonData } from "./non-data.ts";
 import { findShard, openShard } from "./shard-scan.ts";
 import type { OpenedShard } from "./shard-scan.ts";
+import { blameStream } from "./stream-check.ts";
 
 export interface ReadOptions extends IndexPlace {
   /** First record, counted over the whole set. @default 0 */
@@ -59,7 +60,8 @@ export async function* readRecords(source: string, options: ReadOptions): AsyncG
         records = found.record + 1;
         if (before + found.record >= from) yield { path, ...found };
       }
-    } catch (error) {
+    } catch (caught) {
+      const error = opened === undefined ? caught : await blameStream(opened.shard.object, path, caught, kernels);
       const notData = error instanceof AthanorError && error.code === "ATH_NOT_FORMAT" && isKnownNonData(path);
       if (!notData || paths.length === 1) throw error;
       options.onIgnored?.(path, error.what);

@@ -22,6 +22,7 @@ import type { ObjectVersion, ReadableObject, Storage } from "../storage/types.ts
 import { RUN_BLOCKS } from "./index-layout.ts";
 import type { ShardTable } from "./index-layout.ts";
 import { shardFile, versionOf } from "./shard-files.ts";
+import { blameStream } from "./stream-check.ts";
 import type { ShardRow } from "./types.ts";
 
 /** Enough for every format to know its own. */
@@ -127,6 +128,8 @@ export async function scanShard(
     if (files !== undefined) stored.files = files;
     if (folder) stored.folder = true;
     return { format: format.name, row, table: stored };
+  } catch (error) {
+    throw await blameStream(shard.object, path, error, kernels);
   } finally {
     await shard.object.close();
   }
