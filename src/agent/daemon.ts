@@ -4,11 +4,13 @@
  *   node agent.js --run-dir DIR --job JOB [--grace 10s] [--memory 4GiB] [--decode-threads N] [--io-threads N] [--no-crc]
  *                 [--alone 30s]: until a rank hears that others of its node have not come
  */
+import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
 import { toErrorRecord } from "../base/errors.ts";
 import { parseDuration, parseSize } from "../base/units.ts";
 import { VERSION } from "../base/version.ts";
+import { handlesFor } from "../storage/handles.ts";
 import { Server } from "./server.ts";
 
 let leaving = false;
@@ -51,6 +53,7 @@ async function start(): Promise<void> {
     memory: values.memory === undefined ? defaultMemory() : parseSize(values.memory),
     decodeThreads: values["decode-threads"] === undefined ? defaultDecodeThreads() : Number(values["decode-threads"]),
     ioThreads: Number(values["io-threads"]),
+    handles: handlesFor(descriptorLimit()),
     aloneMs: parseDuration(values.alone) * 1000,
     checkCrc: !values["no-crc"],
     leave: () => void leave(server, "no session left"),
@@ -76,6 +79,12 @@ async function leave(server: Server, why: string): Promise<void> {
   server.log(`agent leaves: ${why}`);
   if (await server.close().catch(() => false)) process.exit(0);
   process.kill(process.pid, "SIGKILL");
+}
+
+/** Node raises its own to the hard limit. */
+function descriptorLimit(): number {
+  const found = /^Max open files +(\d+|unlimited)/m.exec(readFileSync("/proc/self/limits", "utf8"))?.[1];
+  return found === "unlimited" ? Infinity : Number(found ?? 0);
 }
 
 /** Half of what the machine, or the container if it allows less, has free. */

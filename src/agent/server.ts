@@ -37,6 +37,8 @@ export interface ServerOptions {
   memory: number;
   decodeThreads: number;
   ioThreads: number;
+  /** Files kept open. @default 64 */
+  handles?: number;
   /** Milliseconds until a rank hears that others of its node have not come. */
   aloneMs: number;
   /** Check payload CRCs while training (the index checked them once). */
@@ -93,6 +95,7 @@ export class Server implements House {
     this.placement = new Placement({ tell: (text) => this.tell(text) });
     this.storage = createPosixStorage({
       threads: options.ioThreads,
+      ...(options.handles === undefined ? {} : { handles: options.handles }),
       targetsOf: (path, offset, length) => this.placement.targetsOf(path, offset, length),
       stateOf: (target) => this.placement.stateOf(target),
       onHang: ({ path, offset, op, target, sinceMs }) =>

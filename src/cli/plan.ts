@@ -13,6 +13,7 @@ import { describe, extentBytes, storedRowBytes } from "../order/description.ts";
 import { makePlan, type Plan, type PlanData } from "../order/plan.ts";
 import { resolveOrder } from "../order/resolve.ts";
 import type { OrderOptions } from "../order/types.ts";
+import { HANDLES } from "../storage/handles.ts";
 import { printLine, wantsJson, withStorage } from "./command.ts";
 import { addOrderFlags, orderOptions, whole } from "./order-flags.ts";
 import type { OrderFlags } from "./order-flags.ts";
@@ -72,6 +73,7 @@ async function described(path: string, flags: Flags): Promise<PlanData> {
     extents: table,
     extentBytes: extentBytes(table, shape.shardBytes, shape.isStream),
     shards: shape.shards,
+    handles: HANDLES,
     storedRowBytes: storedRowBytes(shape.view.rowBytes),
     slotRowBytes: shape.view.rowBytes,
   };
@@ -97,6 +99,7 @@ async function indexed(path: string, flags: Flags): Promise<PlanData> {
         (shard) => isStream(shards[shard]!.encoding),
       ),
       shards: shards.length,
+      handles: HANDLES,
       storedRowBytes: layout.rowBytes,
       slotRowBytes: layout.columns.reduce((sum, column) => sum + column.bytes, 0),
     };
@@ -107,9 +110,13 @@ function options(flags: Flags): OrderOptions {
   return orderOptions(flags, 0n, flags.ranks * flags.batch * flags.gradAccum);
 }
 
-function asText({ data, order, node, storage, epoch, betterLanes, notes }: Plan, { nodes, ranks }: Flags): string {
+function asText(
+  { data, order, node, bill, storage, epoch, betterLanes, notes }: Plan,
+  { nodes, ranks }: Flags,
+): string {
   const percent = (share: number) => `${(share * 100).toFixed(share >= 0.9995 || share === 0 ? 0 : 1)} %`;
   const mode = order.held ? "global, held in memory" : order.shuffle;
+  const { firstEpoch, laterEpochs, random } = bill;
   const rows: [string, string][] = [
     [
       "data",
@@ -137,6 +144,19 @@ function asText({ data, order, node, storage, epoch, betterLanes, notes }: Plan,
       `${formatSize(node.bytes)} in ${formatNumber(Math.ceil(node.reads), "read")} of ${formatSize(node.readBytes)}; ${percent(node.mergedShare)} of the bytes in reads of 8MiB or more`,
     ],
     [
+      "bill a node",
+      `first epoch ${formatNumber(firstEpoch.metadata, "metadata call")}: opens and closes of ${formatNumber(firstEpoch.opens, "shard")} and ${formatNumber(firstEpoch.tables, "block table")}` +
+        `${epoch === undefined ? "" : `, ${few((firstEpoch.metadata * nodes) / epoch.seconds)}/s of all nodes`}; in the long run ${formatCount(laterEpochs.metadata)} an epoch`,
+    ],
+    [
+      "1000 samples",
+      `${few(bill.metadataPerThousand)} metadata calls, ${few(bill.readsPerThousand)} reads in the long run`,
+    ],
+    [
+      "random access",
+      `the same samples, each read alone: ${formatNumber(Math.round(random.reads), "read")} of ${formatSize(random.readBytes)}, ${few(random.timesTheReads)} times the reads and ${few(random.bytes / Math.max(firstEpoch.bytes, 1))} times the bytes`,
+    ],
+    [
       "first 1 %",
       `${formatNumber(storage.firstPercent.shards, "shard")}, ${formatNumber(storage.firstPercent.extents, "extent")}`,
     ],
@@ -159,6 +179,11 @@ function asText({ data, order, node, storage, epoch, betterLanes, notes }: Plan,
   }
   const lines = rows.map(([name, text]) => `${name.padEnd(15)} ${text}`);
   return [...lines, ...notes.map((note) => `note: ${note}`)].join("\n");
+}
+
+/** Three digits. */
+function few(value: number): string {
+  return value >= 100 ? formatCount(Math.round(value)) : String(Number(value.toPrecision(3)));
 }
 
 function number(text: string): number {

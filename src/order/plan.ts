@@ -6,6 +6,7 @@
  * const plan = makePlan({ ...data, resolved }, { ranks: 128, nodes: 16, batch: 8, gradAccum: 1 });
  * plan.node.opens;        // shards that a node opens in an epoch
  */
+import { billOf, type Bill } from "./bill.ts";
 import { laneNodes, nodesPerLane, simulate, type Topology } from "./amplification.ts";
 import { quotient } from "./epochs.ts";
 import { OrderOption } from "./errors.ts";
@@ -21,6 +22,8 @@ export interface PlanData {
   /** Stored bytes of each extent. */
   extentBytes: Float64Array;
   shards: number;
+  /** Files that an agent keeps open. */
+  handles: number;
   /** Bytes of a row in the window, header included, and in a slot. */
   storedRowBytes: number;
   slotRowBytes: number;
@@ -62,6 +65,8 @@ export interface Plan {
     /** Share of the bytes in merged reads of at least 8 MiB. */
     mergedShare: number;
   };
+  /** What an epoch costs the file system, for the node that reads lane 0. */
+  bill: Bill;
   storage: {
     /** Nodes that read an extent: mean and most. */
     readers: number;
@@ -139,6 +144,17 @@ export function makePlan(data: PlanData, job: PlanJob): Plan {
       readBytes: cost.bytes / Math.max(cost.reads, 1),
       mergedShare: cost.mergedShare,
     },
+    bill: billOf({
+      shards,
+      ofNode: cost.opens,
+      visits: cost.visits,
+      reads: cost.reads,
+      bytes: cost.bytes,
+      samples: view.samples / nodes,
+      recordBytes: view.bytes / view.samples,
+      held: resolved.held,
+      handles: data.handles,
+    }),
     storage: {
       readers: cost.readers,
       mostReaders: cost.mostReaders,
@@ -162,6 +178,8 @@ interface Costs {
   /** Rows in memory. */
   rows: number;
   opens: number;
+  /** Extents that a node reads, or samples where each is read alone. */
+  visits: number;
   bytes: number;
   reads: number;
   mergedShare: number;
@@ -191,6 +209,7 @@ function costs(
       lanes: 0,
       rows: residentRows(order, view, 0, readers),
       opens: shards,
+      visits: samples,
       bytes: samples * span,
       reads: samples,
       mergedShare: 0,
@@ -210,6 +229,7 @@ function costs(
       lanes: 1,
       rows: residentRows(order, view, 0, readers),
       opens: shards,
+      visits: shards,
       bytes: view.bytes,
       reads,
       mergedShare: merged / view.bytes,
@@ -224,6 +244,7 @@ function costs(
     lanes,
     rows: residentRows(order, view, lanes, readers),
     opens: found.shardsOfFirstNode,
+    visits: (extents.count * found.readers) / nodes,
     bytes: (view.bytes * found.bytesRatio) / nodes,
     reads: found.reads / nodes,
     mergedShare: found.mergedShare,

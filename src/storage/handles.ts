@@ -7,6 +7,21 @@ import { dirname } from "node:path";
 import type { IoPool, IoThread, Targets } from "./io-pool.ts";
 import type { OpenedFile } from "./io-thread.ts";
 
+/**
+ * Files that an agent keeps open, unless the process may open few. A shard whose extents are read one by one over an epoch is opened once
+ * as long as fewer are in use; an open and a close are a question each to the metadata server.
+ */
+export const HANDLES = 1024;
+/** What a process without that many descriptors keeps at least. */
+const LEAST = 64;
+/** Sockets, memfds and what else a process opens. */
+const OTHERS = 512;
+
+/** How many files a process keeps open that may have `limit` descriptors (`RLIMIT_NOFILE`). */
+export function handlesFor(limit: number): number {
+  return Math.max(LEAST, Math.min(HANDLES, limit - OTHERS));
+}
+
 export interface Handle {
   readonly path: string;
   /** Rejects with FaultError. */

@@ -132,3 +132,27 @@ test("what cannot be planned is refused", () => {
     assert.equal((JSON.parse(stderr) as { error: { code: string } }).error.code, code);
   }
 });
+
+test("the bill: what an epoch asks of the file system, beside random access", () => {
+  const file = description({ shards: 1000, shard_bytes: 2 ** 30, record_bytes: 1340, max_length: 512 });
+  const job = [file, "--ranks", "128", "--nodes", "16", "--batch", "8", "--step-ms", "250"];
+  const { bill, node, data, epoch } = plan(job);
+  assert.deepEqual([bill.firstEpoch.opens, bill.firstEpoch.tables], [node.opens, node.opens]);
+  assert.equal(bill.firstEpoch.reads, Math.ceil(node.reads));
+  assert.equal(bill.laterEpochs.metadata, 0);
+  // Less than one request for 1000 samples, and thousands of times fewer than one a sample.
+  assert.ok(bill.readsPerThousand < 1, `${bill.readsPerThousand}`);
+  assert.ok(bill.random.timesTheReads > 2000 && bill.random.reads === data.samples / 16);
+  const { stdout } = athanor(["plan", ...job]);
+  const perSecond = (bill.firstEpoch.metadata * 16) / epoch!.seconds;
+  assert.match(
+    stdout,
+    new RegExp(`^bill a node +first epoch ${bill.firstEpoch.metadata} metadata calls: opens and closes`, "m"),
+  );
+  assert.ok(
+    stdout.includes(`, ${Number(perSecond.toPrecision(3))}/s of all nodes; in the long run 0 an epoch`),
+    stdout,
+  );
+  assert.match(stdout, /^1000 samples +0 metadata calls, 0\.11 reads in the long run$/m);
+  assert.match(stdout, /^random access +the same samples, each read alone: 50 081 188 reads of 5\.31KiB, 9 071 times/m);
+});

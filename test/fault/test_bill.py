@@ -1,0 +1,81 @@
+"""What `athanor plan` says an epoch costs the file system, beside the calls of a real agent: faultfs.py counts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from athanor.numpy import Loader
+from conftest import agents_in, run_dir  # noqa: F401  (a fixture)
+from conftest import athanor as command
+from faultfs import FaultFs, missing
+from tfrecord_writer import write
+
+SHARDS, RECORDS, BATCH, LANES = 80, 20, 10, 4
+STEPS = SHARDS * RECORDS // BATCH
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=f"skipped: no FUSE file system ({missing()})")
+
+
+@pytest.fixture
+def fs(run_dir: Path) -> Iterator[FaultFs]:  # noqa: F811
+    """More shards than a loader kept open once."""
+    data = run_dir / "real/data"
+    data.mkdir(parents=True)
+    for number in range(SHARDS):
+        first = number * RECORDS
+        rows = ({"id": i, "input_ids": [i] * 50} for i in range(first, first + RECORDS))
+        write(data / f"train-{number:03}.tfrecord", rows)
+    done = command("index", data)
+    assert done.returncode == 0, done.stderr
+    (run_dir / "mount").mkdir()
+    with FaultFs(run_dir / "real", run_dir / "mount") as mounted:
+        yield mounted
+        for pid in agents_in(run_dir):
+            os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(data)
+
+
+def counted(fs: FaultFs) -> Counter[str]:
+    """Calls since the last time, by what they are of."""
+    found: Counter[str] = Counter()
+    for call, times in fs.calls().items():
+        op, _, path = call.partition(" ")
+        what = "table" if "/blocks/" in path else "shard" if path.endswith(".tfrecord") else "index"
+        found[f"{op} {what}"] += times
+    fs.clear()
+    return found
+
+
+def test_an_agent_opens_what_the_plan_says(fs: FaultFs) -> None:
+    options = ("--batch", BATCH, "--lanes", LANES, "--window", 50, "--shuffle-memory", "10000", "--columns", "id")
+    planned = command("plan", fs.mount / "data", *options, "--json")
+    assert planned.returncode == 0, planned.stderr
+    bill: dict[str, Any] = json.loads(planned.stdout)["bill"]
+    counted(fs)
+    with Loader(
+        fs.mount / "data", batch_size=BATCH, columns=["id"], seed=3, shuffle_memory=10_000, lanes=LANES, window=50
+    ) as loader:
+        steps = loader.repeat()
+        # Lanes read ahead: the first epoch's files are all open when the second one has begun.
+        for _ in range(STEPS + STEPS // 2):
+            next(steps)
+        first = counted(fs)
+        assert first["open shard"] == bill["firstEpoch"]["opens"] == SHARDS
+        assert first["open table"] == bill["firstEpoch"]["tables"] == SHARDS
+        assert first["open index"] <= 2 and first["list index"] <= 2
+        before = loader.stats()["agent"]["stages"]["reads"]
+        for _ in range(4 * STEPS):
+            next(steps)
+        later = counted(fs)
+        assert later["open shard"] == later["open table"] == bill["laterEpochs"]["opens"] == 0
+        assert later["close shard"] == 0
+        reads = loader.stats()["agent"]["stages"]["reads"] - before
+        assert abs(reads / 4 - bill["laterEpochs"]["reads"]) <= LANES + 1
