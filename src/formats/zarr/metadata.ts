@@ -38,8 +38,8 @@ export function arrayV2(path: string, text: string, file: string): ReadArray {
   );
   const found = typedV2(dtype, filters);
   const sizes = sizesOf(shape, "shape", file);
-  if (found === undefined) return { leftOut: `data type ${JSON.stringify(dtype)}` };
-  if (sizes.length === 0) return { leftOut: "no dimensions" };
+  if (found === undefined) return { leftOut: `holds values of type ${JSON.stringify(dtype)}` };
+  if (sizes.length === 0) return { leftOut: "has no dimensions" };
   const codecs: CodecSpec[] = [];
   if (order !== "C" && order !== "F") throw invalid(`order is ${JSON.stringify(order)}, expected "C" or "F"`, file);
   if (order === "F" && sizes.length > 1)
@@ -68,8 +68,8 @@ export function arrayV3(path: string, text: string, file: string): ReadArray {
   const members = parseMetadata(text, file);
   const type = dtypeV3(members["data_type"]);
   const shape = sizesOf(members["shape"], "shape", file);
-  if (type === undefined) return { leftOut: `data type ${JSON.stringify(members["data_type"])}` };
-  if (shape.length === 0) return { leftOut: "no dimensions" };
+  if (type === undefined) return { leftOut: `holds values of type ${JSON.stringify(members["data_type"])}` };
+  if (shape.length === 0) return { leftOut: "has no dimensions" };
   const transformers = members["storage_transformers"];
   if (Array.isArray(transformers) && transformers.length > 0) throw unsupported("storage transformers", file);
   const grid = named(members["chunk_grid"], "chunk_grid", file);

@@ -13,9 +13,8 @@ const CONCURRENT_READS = 8;
 
 export async function* scan(shard: ShardFiles, { progress }: IndexOptions): AsyncGenerator<ScannedBlock, ScanEnd> {
   const store = await openStore(shard);
-  const { arrays, noFile, leftOut } = store;
+  const { arrays, noFile, left } = store;
   const meta: ZarrMeta = { fields: arrays.map(({ name }) => name), arrays, noFile };
-  if (leftOut.length > 0) meta.leftOut = leftOut;
   const plan = new BlockPlan(shard, store);
   const file = folderOf(shard);
   let read = 0;
@@ -43,7 +42,7 @@ export async function* scan(shard: ShardFiles, { progress }: IndexOptions): Asyn
     meta.missingChunks = plan.missing;
     meta.firstMissing = plan.firstMissing!;
   }
-  return { encoding: "plain", crc32c: store.crc32c, meta, files: [...shard.beside] };
+  return { encoding: "plain", crc32c: store.crc32c, meta, files: [...shard.beside], notColumns: left };
 }
 
 export const index: ColumnFormat["index"] = (shard, options) => indexColumns(scan(shard, options), shard, options);

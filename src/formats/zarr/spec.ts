@@ -48,8 +48,6 @@ export interface ZarrMeta extends ShardMeta {
   noFile: number;
   missingChunks?: number;
   firstMissing?: string;
-  /** Arrays that are no columns, and why. */
-  leftOut?: string[];
 }
 
 export function volume(shape: readonly number[]): number {

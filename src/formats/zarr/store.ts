@@ -17,6 +17,8 @@ export const METADATA_NAMES = ["zarr.json", ".zarray", ".zgroup"];
 const MORE_NAMES = [...METADATA_NAMES, ".zattrs", ".zmetadata"];
 /** Attributes and consolidated metadata can be long; data it is not. */
 const MOST_METADATA = 1 << 26;
+/** Names of arrays that are told of. */
+const MOST_LEFT = 512;
 
 export interface StoredFile {
   /** From 1, in `ShardFiles.beside`. */
@@ -28,7 +30,8 @@ export interface Store {
   /** By path below the folder. */
   files: ReadonlyMap<string, StoredFile>;
   arrays: ArraySpec[];
-  leftOut: string[];
+  /** What is no column, and why, the first MOST_LEFT by name. */
+  left: { readonly [name: string]: string };
   /** Index in `arrays` of the one whose chunks make the blocks. */
   token: number;
   records: number;
@@ -56,11 +59,11 @@ export async function openStore(shard: ShardFiles): Promise<Store> {
   const folder = folderOf(shard);
   checkConsolidated(texts, folder);
   const found = readArrays(texts, folder);
-  const leftOut = [...found.leftOut];
+  const { left } = found;
   const all = found.arrays;
   if (all.length === 0)
     throw new Unsupported(
-      `no array can be a column${leftOut.length > 0 ? `: ${leftOut.join("; ")}` : ""}`,
+      `no array can be a column; found ${describeLeft(left)}`,
       { file: folder },
       "give a Zarr folder with arrays of numbers or strings",
     );
@@ -69,15 +72,22 @@ export async function openStore(shard: ShardFiles): Promise<Store> {
   const records = main.shape[0]!;
   const arrays = all.filter(({ shape }) => shape[0] === records).map((array) => withSeparator(array, files, folder));
   for (const { path, shape } of all)
-    if (shape[0] !== records) leftOut.push(`${path}: ${shape[0]} rows, not ${records} as ${main.path}`);
+    if (shape[0] !== records)
+      left.set(path, `has ${shape[0]} rows, and the arrays that records are made of ${records}, as ${main.path}`);
   const token = arrays.findIndex(({ path }) => path === main.path);
-  return { files, arrays, leftOut, token, records, noFile, crc32c: crc };
+  const some = [...left].sort(([a], [b]) => (a < b ? -1 : 1)).slice(0, MOST_LEFT);
+  return { files, arrays, left: Object.fromEntries(some), token, records, noFile, crc32c: crc };
 }
 
 /** For messages. */
 export function folderOf({ object: { uri }, path, beside }: ShardFiles): string {
   const own = beside.find((file) => uri.endsWith(`/${file.path}`));
   return own === undefined ? path : uri.slice(0, uri.length - own.path.length) + path;
+}
+
+function describeLeft(left: ReadonlyMap<string, string>): string {
+  const some = [...left].slice(0, 5).map(([name, why]) => `${name || "one array"}, which ${why}`);
+  return some.join("; ") || "none at all";
 }
 
 function largest(arrays: readonly ArraySpec[]): ArraySpec | undefined {
@@ -91,9 +101,12 @@ async function readMetadata(shard: ShardFiles, number: number): Promise<Uint8Arr
   return await readAndClose(await shard.open(file));
 }
 
-function readArrays(texts: ReadonlyMap<string, string>, folder: string): { arrays: ArraySpec[]; leftOut: string[] } {
+function readArrays(
+  texts: ReadonlyMap<string, string>,
+  folder: string,
+): { arrays: ArraySpec[]; left: Map<string, string> } {
   const arrays: ArraySpec[] = [];
-  const leftOut: string[] = [];
+  const left = new Map<string, string>();
   for (const [path, text] of texts) {
     const name = baseName(path);
     const node = path.slice(0, Math.max(0, path.length - name.length - 1));
@@ -112,15 +125,15 @@ function readArrays(texts: ReadonlyMap<string, string>, folder: string): { array
       found = arrayV2(node, text, file);
     }
     if (found === undefined) continue;
-    if ("leftOut" in found) leftOut.push(`${node}: ${found.leftOut}`);
+    if ("leftOut" in found) left.set(node, found.leftOut);
     else if (found.type.kind === "list" || isText(found.type)) {
       if (volume(found.shape.slice(1)) === 1) arrays.push(found);
-      else leftOut.push(`${node}: strings of more than one dimension`);
+      else left.set(node, "holds several texts or lists a row");
     } else arrays.push(found);
   }
   // By name, so that the order of fields does not depend on the version.
   arrays.sort((a, b) => (a.name < b.name ? -1 : 1));
-  return { arrays, leftOut };
+  return { arrays, left };
 }
 
 /** Consolidated metadata are not used; an array that only they know has lost its own. */
