@@ -1,9 +1,10 @@
 /** Check: what the Lustre client of this version has, and what is known to be wrong with it. */
-import { clientVersionOf } from "../lustre/targets.ts";
+import { clientVersionOf, fileSystemOf } from "../lustre/targets.ts";
 import type { Facts } from "./facts.ts";
 import { filesLike, lustreMounts } from "./facts.ts";
 import { checked, finding } from "./finding.ts";
 import type { Checked } from "./finding.ts";
+import { IMPORTS, importsOf } from "./imports.ts";
 
 export function checkClient(facts: Facts): Checked | undefined {
   if (lustreMounts(facts).length === 0) return undefined;
@@ -28,6 +29,8 @@ export function checkClient(facts: Facts): Checked | undefined {
   const release = releaseOf(text);
   const hybrid = filesLike(facts, "sys/fs/lustre/llite/*/hybrid_io").some(({ text: on }) => on === "1");
   found.seen.push(`${text}, kernel ${kernel ?? "not known"}, hybrid I/O ${hybrid ? "on" : "off or not there"}`);
+  const servers = serverVersions(facts);
+  if (servers.length > 0) found.seen.push(`servers: ${servers.join(", ")}`);
   const evidence = `/sys/fs/lustre/version is ${text}`;
   const add = (...args: Parameters<typeof finding>): void => void found.findings.push(finding(...args));
   if (before(release, [2, 15, 0])) {
@@ -46,9 +49,14 @@ export function checkClient(facts: Facts): Checked | undefined {
     add("client-no-hybrid-io", what, evidence, fix);
   } else if (hybrid) {
     const what = "with servers that are older than the client, hybrid I/O was reported to leave writes hanging";
-    const fix =
-      "ask the admin for the version of the servers; if older than 2.17, `lctl set_param llite.*.hybrid_io=0` or a fixed client";
-    add("client-hybrid-io-server", what, `${evidence}, hybrid_io is 1`, fix);
+    const off = "`lctl set_param llite.*.hybrid_io=0`, or a client with the fix";
+    const old = servers.find((version) => before(releaseOf(version), [2, 17, 0]));
+    if (old !== undefined) {
+      add("client-hybrid-io-old-server", `${what}; the servers are ${old}`, `${evidence}, target_version ${old}`, off);
+    } else if (servers.length === 0) {
+      const fix = `ask the admin for the version of the servers; if older than 2.17, ${off}`;
+      add("client-hybrid-io-server", what, `${evidence}, hybrid_io is 1`, fix);
+    }
   }
   if (hybrid && release[0] === 2 && release[1] === 17 && release[2] === 0) {
     const what = "write() of 4 MiB and more from memory that was never touched can fail with EFAULT";
@@ -69,6 +77,14 @@ export function checkClient(facts: Facts): Checked | undefined {
     );
   }
   return found;
+}
+
+/** Root only; each once, the oldest first. */
+function serverVersions(facts: Facts): string[] {
+  const printed = facts.tools.get(IMPORTS)?.stdout;
+  const names = lustreMounts(facts).flatMap(({ source }) => importsOf(printed, fileSystemOf(source)));
+  const versions = [...new Set(names.flatMap(({ version }) => version ?? []))];
+  return versions.sort((a, b) => (before(releaseOf(a), releaseOf(b)) ? -1 : 1));
 }
 
 type Release = readonly [number, number, number];

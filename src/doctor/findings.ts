@@ -25,6 +25,7 @@ export const FINDINGS = table({
   "client-old": ["hint", "Lustre source, defaults by release"],
   "client-no-hybrid-io": ["hint", "counters of a Lustre 2.17.0; LU-18033 brought hybrid I/O"],
   "client-hybrid-io-server": ["hint", "Azure/azhpc-images pull request 574; LU-18033"],
+  "client-hybrid-io-old-server": ["warning", "Azure/azhpc-images pull request 574; LU-18033"],
   "client-hybrid-write-fault": ["hint", `${SEEN}, one build`],
   "client-kernel-panic": [
     "warning",
@@ -64,6 +65,7 @@ export const FINDINGS = table({
   "target-filling": ["warning", "AWS and GCP managed Lustre: act at 85 to 90 % an OST"],
   "target-degraded": ["warning", "lfs-df(1)"],
   "target-read-only": ["problem", "lfs-df(1)"],
+  "target-disconnected": ["warning", "lctl get_param osc.*.import"],
   "target-slow": ["warning", "this client's own statistics, osc.*.stats"],
   "metadata-full": ["problem", "lfs-df(1), inodes"],
   "quota-over": ["problem", "lfs-quota(1)"],

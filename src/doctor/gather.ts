@@ -138,6 +138,7 @@ function toolsFor(
   const calls: Call[] = [["dmesg"]];
   if (lustre.length === 0) return calls;
   calls.push(["lnetctl", "net", "show", "-v"], ["lctl", "list_nids"], ["lctl", "get_param", "osc.*.stats"]);
+  calls.push(["lctl", "get_param", "osc.*.import"]);
   for (const { point } of lustre) {
     if (ask) calls.push(["lfs", "df", "-i", point]);
     calls.push(["lfs", "quota", "-u", String(uid), point], ["lfs", "quota", "-g", String(gid), point]);

@@ -6,6 +6,7 @@ import type { Facts } from "./facts.ts";
 import { lustreMounts } from "./facts.ts";
 import { checked, finding } from "./finding.ts";
 import type { Checked, Finding } from "./finding.ts";
+import { IMPORTS, importsOf } from "./imports.ts";
 import { parseReadTimes, slowTargets } from "./target-stats.ts";
 
 export function checkTargets(facts: Facts): Checked | undefined {
@@ -27,6 +28,14 @@ export function checkTargets(facts: Facts): Checked | undefined {
     found.unknown.push(...notes.map((note) => `${point}: ${note}`));
     found.findings.push(...targets.flatMap(stateFinding));
     found.findings.push(...inodes(facts.tools.get(`lfs df -i ${point}`)?.stdout ?? ""));
+    const lost = new Set(
+      targets.filter(({ state }) => state === "silent" || state === "inactive").map((ost) => ost.name),
+    );
+    for (const { name: ost, state } of importsOf(facts.tools.get(IMPORTS)?.stdout, fileSystemOf(source))) {
+      if (state === "FULL" || state === "IDLE" || lost.has(ost)) continue;
+      const fix = "look at the network to its server, and whether that is up; what is asked of it waits";
+      found.findings.push(finding("target-disconnected", `the connection to ${ost} is ${state}`, "osc.*.import", fix));
+    }
     const name = `${fileSystemOf(source)}-OST`;
     const times = parseReadTimes(facts.tools.get("lctl get_param osc.*.stats")?.stdout ?? "");
     const here = times.filter((one) => one.name.startsWith(name));

@@ -53,6 +53,7 @@ test("nothing that tools are asked for changes anything", async (t) => {
     "df -i /mnt/lustre",
     "df /mnt/lustre",
     "dmesg",
+    "lctl get_param osc.*.import",
     "lctl get_param osc.*.stats",
     "lctl list_nids",
     "lnetctl net show -v",

@@ -5,6 +5,7 @@ import fc from "fast-check";
 import { groupFiles, groupLimits } from "../../src/doctor/cgroup.ts";
 import { diagnose } from "../../src/doctor/diagnose.ts";
 import { cpuList } from "../../src/doctor/facts.ts";
+import { parseImports } from "../../src/doctor/imports.ts";
 import { parseLimits } from "../../src/doctor/limits.ts";
 import { parseQuota } from "../../src/doctor/quota.ts";
 import { parseReadTimes, slowTargets } from "../../src/doctor/target-stats.ts";
@@ -70,6 +71,38 @@ test("control groups of version 1, and a path out of the container's sight", () 
     ]),
   );
   assert.deepEqual(limits, { memory: 4096, used: 120, cpus: 4, throttled: undefined, cpuset: "0-3", pids: undefined });
+});
+
+test("connections to OSTs: their state, and the version of the server", () => {
+  assert.deepEqual(parseImports(recorded("get_param-osc.import.txt")), [
+    { name: "lustre-OST0000", state: "FULL", version: "2.17.0.0" },
+    { name: "lustre-OST0001", state: "FULL", version: "2.17.0.0" },
+    { name: "lustre-OST0002", state: "FULL", version: "2.17.0.0" },
+    { name: "lustre-OST0003", state: "FULL", version: "2.17.0.0" },
+  ]);
+  const [old] = parseImports(sampled("lctl-get_param-osc-import.txt"));
+  assert.deepEqual(old, { name: "trainfs-OST0002", state: "FULL", version: "2.15.5.0" });
+  assert.deepEqual(parseImports(""), []);
+  // A client of 2.17 with hybrid I/O before servers of 2.15, one of them lost.
+  const text = sampled("lctl-get_param-osc-import.txt").replaceAll("trainfs", "lustre");
+  const stdout = text + text.replaceAll("OST0002", "OST0001").replace("state: FULL", "state: DISCONN");
+  const tools = new Map([
+    ["lctl get_param osc.*.import", { status: 0, stdout, stderr: "", missing: false, timedOut: false }],
+  ]);
+  const mount = {
+    point: "/mnt/lustre",
+    type: "lustre",
+    source: "1@tcp:/lustre",
+    kind: "lustre" as const,
+    options: ["flock"],
+  };
+  const files = { "sys/fs/lustre/version": "2.17.1", "sys/fs/lustre/llite/lustre-ff00/hybrid_io": "1" };
+  const targets = new Map([["/mnt/lustre", { targets: [], notes: [] }]]);
+  const ids = diagnose({ ...factsOf(files), tools, watched: [mount], targets }).findings.map(({ id }) => id);
+  assert.deepEqual(
+    ids.filter((id) => /^(client|target)-/.test(id)),
+    ["client-hybrid-io-old-server", "target-disconnected"],
+  );
 });
 
 test("lists of CPUs and limits of a process", () => {

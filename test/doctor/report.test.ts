@@ -22,6 +22,7 @@ test("the same as nobody: what only root sees is named", async (t) => {
     "lnetctl net show -v": { stderr: recorded("as-nobody-lnetctl.stderr.txt"), status: 234 },
     "lctl list_nids": { status: 1 },
     "lctl get_param osc.*.stats": { status: 2 },
+    "lctl get_param osc.*.import": { status: 2 },
     dmesg: { stderr: "dmesg: read kernel buffer failed: Operation not permitted\n", status: 1 },
   };
   golden("nobody", await new Node(t, { lfs }).report());
@@ -105,7 +106,7 @@ test("an OST that is full, one that is switched off, one that is lost", async (t
 });
 
 test("clients of other lines, and what is known of them", async (t) => {
-  const facts = await new Node(t, { sys: {} }).facts();
+  const facts = await new Node(t, { sys: {}, lfs: { ...TOOLS, "lctl get_param osc.*.import": { status: 2 } } }).facts();
   const told = (version: string, kernel: string, sys: Record<string, string>): string[] => {
     const files = new Map(facts.files);
     files.set("sys/fs/lustre/version", version).set("proc/sys/kernel/osrelease", kernel);

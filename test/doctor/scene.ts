@@ -82,6 +82,7 @@ export const TOOLS: NonNullable<Scene["lfs"]> = {
   quota: { stdout: "", stderr: "quotactl failed: Operation not supported\n", status: 1 },
   "lnetctl net show -v": { stdout: recorded("lnetctl-net-show-v.txt") },
   "lctl list_nids": { stdout: recorded("lctl-list_nids.txt") },
+  "lctl get_param osc.*.import": { stdout: recorded("get_param-osc.import.txt") },
   "lctl get_param osc.*.stats": { stdout: recorded("get_param-osc.stats.txt") },
   dmesg: { stdout: "" },
 };
