@@ -36,6 +36,24 @@ def hdf5(folder: Path) -> None:
             lists[i] = [i]
 
 
+def zarr(folder: Path) -> None:
+    numcodecs = pytest.importorskip("numcodecs", reason="skipped: numcodecs is not installed")
+    lists = np.empty(N, object)
+    for i in range(N):
+        lists[i] = np.array([i])
+    codec = numcodecs.VLenArray("<i8")
+    both = {"zarr_format": 2, "shape": [N], "chunks": [N], "order": "C", "compressor": None}
+    for name, dtype, filters, fill, data in (
+        ("one", "<i8", None, 0, np.arange(N).tobytes()),
+        ("list", "|O", [codec.get_config()], None, bytes(codec.encode(lists))),
+    ):
+        array = folder / "a.zarr" / name
+        array.mkdir(parents=True)
+        (array / ".zarray").write_text(json.dumps({**both, "dtype": dtype, "filters": filters, "fill_value": fill}))
+        (array / "0").write_bytes(data)
+    (folder / "a.zarr" / ".zgroup").write_text('{"zarr_format":2}')
+
+
 def webdataset(folder: Path) -> None:
     with tarfile.open(folder / "a.tar", "w") as archive:
         for i in range(N):
@@ -70,7 +88,7 @@ def i64(value: int) -> bytes:
     return value.to_bytes(8, "little")
 
 
-@pytest.mark.parametrize("write", [lines, parquet, hdf5, webdataset, mds])
+@pytest.mark.parametrize("write", [lines, parquet, hdf5, zarr, webdataset, mds])
 def test_lists_of_one_value_in_every_record_came_without_their_dimension(
     run_dir: Path, tmp_path: Path, write: Callable[[Path], None]
 ) -> None:
