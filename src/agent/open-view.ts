@@ -60,8 +60,9 @@ export class ViewOpener {
 
   async open(hello: Hello, waiter: Waiter): Promise<OpenedView> {
     const { view: request } = hello;
-    this.storage.forget();
     const asked = sourcesOf(hello);
+    // Not what others read: an evaluation now and then would have all shards of the training opened anew.
+    this.storage.forget(asked.map(({ path }) => path));
     const { quarantine } = hello;
     const ledger = quarantine === null ? undefined : await Ledger.open(quarantine.ledger_dir, quarantine.quota);
     const named = await Promise.all(

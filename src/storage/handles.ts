@@ -81,9 +81,9 @@ export class HandlePool {
     this.closeUnused(handle);
   }
 
-  /** The next use of every file opens it anew. */
-  dropAll(): void {
-    for (const handle of this.handles.values()) this.drop(handle);
+  /** The next use of these files opens them anew. */
+  dropWhere(isMeant: (path: string) => boolean): void {
+    for (const handle of this.handles.values()) if (isMeant(handle.path)) this.drop(handle);
   }
 
   private open(path: string): Handle {

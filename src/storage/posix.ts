@@ -12,6 +12,7 @@
  * await object.readInto(new Uint8Array(512), 0);
  * await storage.close();
  */
+import { dirname, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { BOUNCE_BYTES, returnBounce, takeBounce } from "./bounce.ts";
 import { NotAFile, RETRIED, changedError, systemError, truncatedError } from "./errors.ts";
@@ -59,9 +60,9 @@ export interface PosixStorageStats extends IoPoolStats {
 export interface PosixStorage extends Storage {
   /**
    * Opens files anew from now on: a descriptor that is kept would go on with a file that another one has taken the name
-   * of. Called when a loader opens its data.
+   * of. Called when a loader opens its data. `sources`: files, folders or globs, those of other data stay open; all without.
    */
-  forget(): void;
+  forget(sources?: readonly string[]): void;
   /** Calls that have been running for `forMs` (without it `hangAfterMs`) or longer, the oldest first. */
   hanging(forMs?: number): HungRequest[];
   stats(): PosixStorageStats;
@@ -144,8 +145,13 @@ class Posix implements PosixStorage {
     });
   }
 
-  forget(): void {
-    this.handles.dropAll();
+  forget(sources?: readonly string[]): void {
+    if (sources === undefined) return this.handles.dropWhere(() => true);
+    const parts = sources.map((source) => resolve(beforeGlob(source)));
+    // Files beside one that is named: half of a pair may be.
+    this.handles.dropWhere((path) =>
+      parts.some((part) => path === part || path.startsWith(`${part}/`) || dirname(path) === dirname(part)),
+    );
   }
 
   hanging(forMs?: number): HungRequest[] {
@@ -260,6 +266,12 @@ class PosixObject implements ReadableObject {
   close(): Promise<void> {
     return Promise.resolve();
   }
+}
+
+/** The folder that all matches of a glob lie in, or more; a plain path as it is. */
+function beforeGlob(source: string): string {
+  const at = source.search(/[*?[{]/);
+  return at < 0 ? source : `${source.slice(0, source.lastIndexOf("/", at) + 1)}.`;
 }
 
 function versionOf(file: FoundFile): ObjectVersion {

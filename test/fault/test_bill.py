@@ -33,8 +33,11 @@ def fs(run_dir: Path) -> Iterator[FaultFs]:  # noqa: F811
         first = number * RECORDS
         rows = ({"id": i, "input_ids": [i] * 50} for i in range(first, first + RECORDS))
         write(data / f"train-{number:03}.tfrecord", rows)
-    done = command("index", data)
-    assert done.returncode == 0, done.stderr
+    (run_dir / "real/eval").mkdir()
+    write(run_dir / "real/eval/one.tfrecord", ({"id": i, "input_ids": [i] * 50} for i in range(2 * BATCH)))
+    for folder in (data, run_dir / "real/eval"):
+        done = command("index", folder)
+        assert done.returncode == 0, done.stderr
     (run_dir / "mount").mkdir()
     with FaultFs(run_dir / "real", run_dir / "mount") as mounted:
         yield mounted
@@ -79,3 +82,9 @@ def test_an_agent_opens_what_the_plan_says(fs: FaultFs) -> None:
         assert later["close shard"] == 0
         reads = loader.stats()["agent"]["stages"]["reads"] - before
         assert abs(reads / 4 - bill["laterEpochs"]["reads"]) <= LANES + 1
+        # An evaluation of other data leaves them open; one of the same data looks at them again.
+        with Loader(fs.mount / "eval", batch_size=BATCH, columns=["id"]) as other:
+            next(iter(other))
+        for _ in range(2 * STEPS):
+            next(steps)
+        assert counted(fs)["open shard"] == 1

@@ -222,3 +222,30 @@ test("a shard that another file took the name of goes on as it was, until forget
   await assert.rejects(storage.readShared(path, indexed, buffer, 0, 0, 5), /changed since it was indexed/);
   await storage.close();
 });
+
+test("forget(sources) leaves the files of other data open", async () => {
+  const storage = createPosixStorage();
+  const made = ["one/a", "one/b", "two/a", "two/sub/c", "twofold"].map((name) => {
+    mkdirSync(join(folder, "sets", name, ".."), { recursive: true });
+    return make(`sets/${name}`, "12345");
+  });
+  const buffer = new SharedArrayBuffer(5);
+  const reopened = async (sources: readonly string[] | undefined): Promise<string[]> => {
+    for (const path of made) await storage.readShared(path, undefined, buffer, 0, 0, 5);
+    storage.forget(sources?.map((source) => join(folder, "sets", source)));
+    const again: string[] = [];
+    for (const path of made) {
+      const { opens } = storage.stats();
+      await storage.readShared(path, undefined, buffer, 0, 0, 5);
+      if (storage.stats().opens > opens) again.push(path.slice(folder.length + 6));
+    }
+    return again;
+  };
+  assert.deepEqual(await reopened(["two/"]), ["two/a", "two/sub/c", "twofold"]);
+  assert.deepEqual(await reopened(["one/*.tfrecord"]), ["one/a", "one/b", "twofold"]);
+  assert.deepEqual(await reopened(["one/a"]), ["one/a", "one/b"]);
+  assert.deepEqual(await reopened(["two/s?b/**"]), ["two/a", "two/sub/c", "twofold"]);
+  assert.equal((await reopened(undefined)).length, 5);
+  assert.deepEqual(await reopened([]), []);
+  await storage.close();
+});
