@@ -22,6 +22,8 @@ export interface PythonFacts {
 export interface Facts {
   /** Text of files of /proc and /sys, by path without the leading slash, trimmed. */
   files: ReadonlyMap<string, string>;
+  /** The limits that a job would have, among `files`. Node raises its own soft limit of open files, so those of whoever started us. */
+  limitsFile: string;
   /** Files that did not answer in time. */
   silentFiles: readonly string[];
   /** What tools printed, by command line (`lnetctl net show -v`). */

@@ -7,8 +7,11 @@ import { checked, finding } from "./finding.ts";
 import type { Checked } from "./finding.ts";
 import { rdmaDevices } from "./rdma.ts";
 
-/** Node keeps some 30 open, a loader 64 shards a storage, torch some hundreds a rank with its workers. */
-const FILES = 4096;
+/** An agent keeps up to 1024 shards open, or half of what it may; torch has some hundreds a rank with its workers. */
+const HARD_FILES = 4096;
+/** Of a rank with its workers; 1024 is what most systems give. */
+const SOFT_FILES = 1024;
+const HARD = " (hard limit)";
 const PROCESSES = 4096;
 const LOCKED = 2 ** 30;
 /** An agent and its threads reserve some tens of GiB and use little of it. */
@@ -16,9 +19,9 @@ const SPACE = 64 * 2 ** 30;
 
 export function checkLimits(facts: Facts): Checked {
   const found = checked("limits of a process");
-  const limits = parseLimits(facts.files.get("proc/self/limits") ?? "");
+  const limits = parseLimits(facts.files.get(facts.limitsFile) ?? "");
   if (limits.size === 0) {
-    found.unknown.push("limits: /proc/self/limits cannot be read");
+    found.unknown.push(`limits: /${facts.limitsFile} cannot be read`);
     return found;
   }
   const { pids } = groupLimits(facts.files);
@@ -41,7 +44,7 @@ export function checkLimits(facts: Facts): Checked {
       finding(
         id,
         what,
-        `${value === pids ? "pids.max of the control group" : "/proc/self/limits"}: ${key} ${text(key, value)}`,
+        `${value === pids ? "pids.max of the control group" : `/${facts.limitsFile}`}: ${key} ${text(key, value)}`,
         fix,
       ),
     );
@@ -49,9 +52,16 @@ export function checkLimits(facts: Facts): Checked {
   least(
     "limit-open-files",
     "Max open files",
-    FILES,
+    SOFT_FILES,
     "few files may be open at a time",
     "`ulimit -n 65536` in the job script, or LimitNOFILE in its unit",
+  );
+  least(
+    "limit-open-files",
+    `Max open files${HARD}`,
+    HARD_FILES,
+    "few files may be open at a time, also by an agent, which raises its own limit",
+    "LimitNOFILE of slurmd, containerd or sshd, or nofile in /etc/security/limits.conf",
   );
   least(
     "limit-address-space",
@@ -81,8 +91,14 @@ export function checkLimits(facts: Facts): Checked {
   return found;
 }
 
-/** The soft limits; no limit is Infinity. */
+/** The soft limits by name, and the hard ones; no limit is Infinity. */
 export function parseLimits(text: string): Map<string, number> {
-  const lines = text.matchAll(/^(Max [a-z ]+?) {2,}(\d+|unlimited)\s/gm);
-  return new Map([...lines].map(([, name, value]) => [name!, value === "unlimited" ? Infinity : Number(value)]));
+  const lines = text.matchAll(/^(Max [a-z ]+?) {2,}(\d+|unlimited) +(\d+|unlimited)\s/gm);
+  const value = (word: string): number => (word === "unlimited" ? Infinity : Number(word));
+  return new Map(
+    [...lines].flatMap(([, name, soft, hard]) => [
+      [name!, value(soft!)],
+      [`${name!}${HARD}`, value(hard!)],
+    ]),
+  );
 }

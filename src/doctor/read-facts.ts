@@ -17,10 +17,11 @@ export async function readFacts(
   root: string,
   places: readonly string[],
   timeoutMs: number,
-): Promise<Pick<Facts, "files" | "silentFiles" | "spaces">> {
+): Promise<Pick<Facts, "files" | "limitsFile" | "silentFiles" | "spaces">> {
+  const starter = starterLimits(root);
   const asked: Asked = {
     root,
-    patterns: [...PATTERNS, ...groupFiles(groupsOf(root))],
+    patterns: [...PATTERNS, ...(starter === undefined ? [] : [starter]), ...groupFiles(procText(root, "cgroup"))],
     spaces: places,
   };
   // Node has to start first: a short limit is for calls to servers.
@@ -48,7 +49,9 @@ export async function readFacts(
   const sorted = new Map(
     [...files].sort(([a], [b]) => (depth(a) === depth(b) ? (a < b ? -1 : 1) : depth(b) - depth(a))),
   );
-  return { files: sorted, silentFiles: [...open].filter((name) => !spaces.has(name)), spaces: order };
+  const limitsFile = starter !== undefined && files.has(starter) ? starter : "proc/self/limits";
+  const silentFiles = [...open].filter((name) => !spaces.has(name));
+  return { files: sorted, limitsFile, silentFiles, spaces: order };
 }
 
 /** The deepest first: of control groups the own one comes before those above. */
@@ -63,9 +66,16 @@ function parsed(text: string): Line | undefined {
   }
 }
 
-function groupsOf(root: string): string {
+/** `proc/4711/limits`, of the process that started this one. Its number is that of the /proc at `root`, which may be the host's. */
+function starterLimits(root: string): string | undefined {
+  const parent = /^PPid:\s*([1-9]\d*)$/m.exec(procText(root, "status"))?.[1];
+  return parent === undefined ? undefined : `proc/${parent}/limits`;
+}
+
+/** Of this process: made by the kernel itself, so that it cannot hang. */
+function procText(root: string, name: string): string {
   try {
-    return readFileSync(join(root, "proc/self/cgroup"), "utf8");
+    return readFileSync(join(root, "proc/self", name), "utf8");
   } catch {
     return "";
   }

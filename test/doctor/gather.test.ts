@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { readFacts } from "../../src/doctor/read-facts.ts";
 import { PATTERNS } from "../../src/doctor/watched.ts";
-import { athanor } from "../cli/athanor.ts";
+import { MAIN, athanor } from "../cli/athanor.ts";
 import { Node, TOOLS } from "./scene.ts";
 
 test("a file that never answers: the others are read, and it is named", async (t) => {
@@ -33,6 +33,16 @@ test("a file that never answers: the others are read, and it is named", async (t
   );
   assert.ok("total" in spaces.get("/")!);
   assert.deepEqual(spaces.get(join(root, "none")), { code: "ENOENT" });
+});
+
+test("limits are those of the shell, not the ones that Node has raised for itself", () => {
+  const line = 'ulimit -Sn 1000; "$0" "$1" doctor --json; true';
+  const stdout = execFileSync("bash", ["-c", line, process.execPath, MAIN], { encoding: "utf8" });
+  const { findings } = JSON.parse(stdout) as { findings: { id: string; evidence: string }[] };
+  assert.match(
+    findings.find(({ id }) => id === "limit-open-files")!.evidence,
+    /^\/proc\/\d+\/limits: Max open files 1 000$/,
+  );
 });
 
 test("no file is read whose reading asks a server", () => {

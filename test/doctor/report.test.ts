@@ -135,7 +135,7 @@ test("clients of other lines, and what is known of them", async (t) => {
 test("a pod in want of everything", async (t) => {
   const host = {
     "proc/self/limits": limits({
-      "Max open files": "1024",
+      "Max open files": "256",
       "Max address space": "8589934592",
       "Max processes": "512",
       "Max locked memory": "65536",

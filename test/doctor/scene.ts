@@ -60,6 +60,7 @@ export function limits(changes: Record<string, string>): string {
 export function factsOf(files: Readonly<Record<string, string>>): Facts {
   return {
     files: new Map(Object.entries(files).map(([path, text]) => [path, text.trim()])),
+    limitsFile: "proc/self/limits",
     silentFiles: [],
     tools: new Map(),
     mounts: [],
