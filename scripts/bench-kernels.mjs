@@ -45,6 +45,11 @@ const cases = [
     new Uint8Array(BigInt64Array.from(ids, BigInt).buffer),
     (k, at, _, out) => k.narrowInts(at, COUNT, out),
   ],
+  [
+    "bytes in planes, int32",
+    new Uint8Array(Int32Array.from(ids).buffer),
+    (k, at, n, out) => k.unshuffle(at, n, 4, out),
+  ],
   ["JSON ids", text(ids), (k, at, n, out) => k.readDigits(at, n, out, COUNT).count === COUNT],
   ["JSON mask", text(mask), (k, at, n, out) => k.readDigits(at, n, out, COUNT).count === COUNT],
 ];

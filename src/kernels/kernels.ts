@@ -154,6 +154,11 @@ export interface Kernels {
   /** i64[count] as i32[count] at `out`; false: one does not fit. */
   narrowInts(ptr: number, count: number, out: number): boolean;
   /**
+   * The bytes of values of `size` bytes that lie in planes, put together (shuffle.ts), at `out`, which does not overlap.
+   * Bytes that fill no value stay at the end.
+   */
+  unshuffle(ptr: number, length: number, size: number, out: number): void;
+  /**
    * Integers of a JSON list as i32 at `out`, `max` at most: up to 9 digits, a comma behind, one space before at most. Stops
    * before whatever else stands there; `next` is the offset behind the last comma.
    */

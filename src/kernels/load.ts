@@ -97,6 +97,7 @@ interface Exports {
   ): number;
   unpackDelta(ptr: number, end: number, out: number, count: number, form: number): number;
   narrowInts(ptr: number, count: number, out: number): number;
+  unshuffle(ptr: number, length: number, size: number, out: number): void;
   readDigits(ptr: number, end: number, out: number, max: number): number;
   initTables(): void;
   useTables(at: number): void;
@@ -162,6 +163,7 @@ function wrap(module: WebAssembly.Module, memory: WebAssembly.Memory, tables: nu
     unpackDelta: (ptr, length, out, count, form) =>
       x.unpackDelta(ptr, ptr + length, out, count, form) === 0 ? -1 : (x.deltaEnd.value - ptr) >>> 0,
     narrowInts: (ptr, count, out) => x.narrowInts(ptr, count, out) !== 0,
+    unshuffle: (ptr, length, size, out) => x.unshuffle(ptr, length, size, out),
     readDigits(ptr, length, out, max) {
       const count = x.readDigits(ptr, ptr + length, out, max) >>> 0;
       return { count, next: (x.digitsEnd.value - ptr) >>> 0 };

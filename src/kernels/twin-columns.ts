@@ -8,6 +8,7 @@ import { DELTA_INT32, DELTA_NARROW } from "./assembly/layout.ts";
 import { readDelta32, readDelta64 } from "./delta.ts";
 import { type Digits, readDigits } from "./digits.ts";
 import { readHybrid } from "./hybrid.ts";
+import { unshuffleBytes } from "./shuffle.ts";
 
 type Memory = WebAssembly.Memory;
 
@@ -75,6 +76,10 @@ export function narrowInts(memory: Memory, ptr: number, count: number, out: numb
     values[i] = low;
   }
   return true;
+}
+
+export function unshuffle(memory: Memory, ptr: number, length: number, size: number, out: number): void {
+  unshuffleBytes(bytesAt(memory, ptr, length), bytesAt(memory, out, length), size);
 }
 
 export function digits(memory: Memory, ptr: number, length: number, out: number, max: number): Digits {

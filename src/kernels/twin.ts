@@ -31,7 +31,7 @@ import {
 } from "./assembly/layout.ts";
 import type { ExampleBlock, ExampleRows, FrameScan, KernelFault, Kernels, StatsScan } from "./kernels.ts";
 import type { Digits } from "./digits.ts";
-import { digits, narrowInts, unpackDelta, unpackHybrid } from "./twin-columns.ts";
+import { digits, narrowInts, unpackDelta, unpackHybrid, unshuffle } from "./twin-columns.ts";
 import { statsExamples } from "./twin-stats.ts";
 
 export function createTwin(memory: WebAssembly.Memory, tables: number, initTables: boolean): Kernels {
@@ -208,6 +208,10 @@ export class Twin implements Kernels {
 
   narrowInts(ptr: number, count: number, out: number): boolean {
     return narrowInts(this.memory, ptr, count, out);
+  }
+
+  unshuffle(ptr: number, length: number, size: number, out: number): void {
+    unshuffle(this.memory, ptr, length, size, out);
   }
 
   readDigits(ptr: number, length: number, out: number, max: number): Digits {

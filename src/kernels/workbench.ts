@@ -53,6 +53,30 @@ export class Workbench {
     this.bytes.set(bytes, this.input);
   }
 
+  /** Room for input that the caller writes: `length` bytes, at most MAX_INPUT. */
+  spareInput(length: number): Uint8Array {
+    this.input = this.top;
+    return this.bytes.subarray(this.top, this.top + length);
+  }
+
+  /** Room for `length` bytes of output that the caller writes, before they are taken. */
+  spareOutput(length: number): Uint8Array {
+    return this.bytes.subarray(this.output, this.output + length);
+  }
+
+  /** The next `count` bytes of the output, padded to whole words of 8; for those who hold the lease. */
+  takeBytes(count: number): Uint8Array {
+    if (!this.keeping) throw new Error("bytes stay in a bench that is lent only");
+    const bytes = this.spareOutput(count);
+    this.output += Math.ceil(count / 8) * 8;
+    return bytes;
+  }
+
+  /** What is taken stays where it is until the bench is given back. */
+  get stays(): boolean {
+    return this.keeping;
+  }
+
   /** Copies a dictionary in, unless it is there from the page before. */
   placeWords(words: Int32Array): void {
     if (this.placed === words) return;

@@ -241,6 +241,25 @@ test("64-bit integers are narrowed only where all fit", () => {
   );
 });
 
+test("bytes in planes are put together, whatever the size of a value and whatever is left over", () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 700 }), fc.constantFrom(1, 2, 3, 4, 5, 8, 12, 16), (planes, size) => {
+      const { bytes } = both(
+        planes,
+        planes.length,
+        (kernels, at, out) => kernels.unshuffle(at, planes.length, size, out),
+        () => true,
+      );
+      const count = Math.floor(planes.length / size);
+      const expected = planes.map((_, i) =>
+        i < count * size ? planes[(i % size) * count + Math.floor(i / size)]! : planes[i]!,
+      );
+      assert.deepEqual(bytes, expected);
+    }),
+    { numRuns: 400 },
+  );
+});
+
 function digits(text: string, max: number): { values: number[]; next: number } {
   const input = Uint8Array.from(Buffer.from(text, "latin1"));
   const { result, bytes } = both(

@@ -16,7 +16,7 @@
 import { inflate } from "./inflate.ts";
 import { lz4Decompress, readyLz4 } from "./lz4.ts";
 import { snappyDecompress } from "./snappy.ts";
-import { unshuffleBytes } from "./shuffle.ts";
+import { unshuffleBytes } from "../../kernels/shuffle.ts";
 import { readyZstd, zstdDecompress } from "./zstd.ts";
 
 const HEADER = 16;

@@ -9,8 +9,9 @@
  * const places = placesOf(spec, reads, truth, 0, 1024);         // [offset, length, offset, length, …], or undefined
  * const column = directColumn(spec, segments, 0, 1024);         // undefined: the library has to read it
  */
-import { inflate } from "../codecs/inflate.ts";
-import { unshuffleBytes } from "../codecs/shuffle.ts";
+import { unshuffleBytes } from "../../kernels/shuffle.ts";
+import { MAX_INPUT, workbench, type Workbench } from "../../kernels/workbench.ts";
+import { inflate, inflateInto, INFLATE_SPARE } from "../codecs/inflate.ts";
 import type { Column, PlacedSegment, ValueKind } from "../types.ts";
 import type { NumberReading } from "./dtype.ts";
 import { decodeNumbers } from "./values.ts";
@@ -115,24 +116,66 @@ function wholeOf({ how, size, signed }: NumberReading, buffer: ArrayBufferLike):
   return how === "int" ? new Int32Array(buffer, 0, words) : new Float32Array(buffer, 0, words);
 }
 
+/** Chunks one behind the other in the workbench: its own array for each block cost more than decoding it. */
 function joined(spec: DirectSpec, segments: readonly PlacedSegment[], from: number, to: number): Column | undefined {
   const { rowBytes, reading, perRow, kind } = spec;
-  const all = new Uint8Array((to - from) * rowBytes);
+  const bench = workbench();
+  const length = (to - from) * rowBytes;
+  // Behind the last rows the whole of its chunk has to fit.
+  const most = length + chunkBytes(spec, from, to) + INFLATE_SPARE;
+  const benched = bench.stays && most <= bench.room && chunkBytes(spec, from, to) < MAX_INPUT;
+  const all = benched ? bench.spareOutput(most) : new Uint8Array(most);
   let done = 0;
   let next = 0;
   try {
     for (const rows of chunksOf(spec, from, to)) {
-      const raw = unfiltered(spec, segments[next++]!.bytes);
-      if (raw.length < rows * rowBytes) return undefined;
-      all.set(raw.length === rows * rowBytes ? raw : raw.subarray(0, rows * rowBytes), done);
+      const { bytes } = segments[next++]!;
+      const found = benched ? unfilteredInto(spec, bytes, bench, done) : copiedTo(all, done, unfiltered(spec, bytes));
+      if (found < rows * rowBytes) return undefined;
       done += rows * rowBytes;
     }
   } catch {
     return undefined;
   }
-  const ends = Uint32Array.from({ length: to - from }, (_, i) => (i + 1) * perRow);
-  const values = decodeNumbers(all, reading);
+  const ends = new Uint32Array(to - from);
+  for (let i = 0; i < ends.length; i++) ends[i] = (i + 1) * perRow;
+  const bytes = benched ? bench.takeBytes(length) : all.subarray(0, length);
+  const values = (benched ? narrowed(bench, bytes, reading) : undefined) ?? decodeNumbers(bytes, reading);
   return values && { kind, values, ends };
+}
+
+/** 64-bit integers in the bench as i32, where all fit. */
+function narrowed(bench: Workbench, bytes: Uint8Array, { how, size, signed }: NumberReading): Int32Array | undefined {
+  const count = bytes.length / 8;
+  if (how !== "int" || size !== 8 || !signed || count * 4 > bench.room) return undefined;
+  return bench.kernels.narrowInts(bytes.byteOffset, count, bench.output) ? bench.takeInts(count) : undefined;
+}
+
+function copiedTo(all: Uint8Array, at: number, bytes: Uint8Array): number {
+  all.set(bytes.subarray(0, all.length - at), at);
+  return bytes.length;
+}
+
+/** Bytes of a chunk at `at` of the bench's output; how many there are. */
+function unfilteredInto(spec: DirectSpec, stored: Uint8Array, bench: Workbench, at: number): number {
+  const { deflate, reading } = spec;
+  const shuffle = spec.shuffle && reading.size > 1;
+  const size = deflate ? spec.chunkRows * spec.rowBytes : stored.length;
+  const out = bench.output + at;
+  if (!shuffle && !deflate) return copiedTo(bench.spareOutput(at + size), at, stored);
+  if (!shuffle) {
+    inflateInto(stored, bench.spareOutput(at + size + INFLATE_SPARE).subarray(at), size);
+    return size;
+  }
+  if (deflate) inflateInto(stored, bench.spareInput(size + INFLATE_SPARE), size);
+  else bench.place(stored);
+  bench.kernels.unshuffle(bench.input, size, reading.size, out);
+  return size;
+}
+
+/** Decoded bytes of a chunk, those behind the last row included. */
+function chunkBytes({ chunkRows, rowBytes }: DirectSpec, from: number, to: number): number {
+  return (chunkRows === 0 ? to - from : chunkRows) * rowBytes;
 }
 
 /** Bytes of a chunk. */

@@ -36,12 +36,16 @@ export function decodeRows(heap: Uint8Array, at: number, rows: number, { reading
   }
 }
 
-/** Numbers alone, left where they are or made wider; undefined: one does not fit int64. `bytes` are a memory of their own. */
+/** Numbers alone, left where they are or made wider; undefined: one does not fit int64. `bytes` begin at a whole word of 8. */
 export function decodeNumbers(bytes: Uint8Array, reading: NumberReading): Column["values"] | undefined {
   const count = Math.floor(bytes.length / reading.size);
-  if (reading.how === "float") return floats(bytes, 0, count, reading);
-  if (reading.size === 1) return reading.signed ? new Int8Array(bytes.buffer) : bytes;
-  if (reading.size === 4 && reading.signed) return new Int32Array(bytes.buffer, 0, count);
+  const { buffer, byteOffset: at } = bytes;
+  if (reading.how === "float") {
+    if (reading.size === 4) return new Float32Array(buffer, at, count);
+    return reading.size === 8 ? new Float64Array(buffer, at, count) : floats(bytes, 0, count, reading);
+  }
+  if (reading.size === 1) return reading.signed ? new Int8Array(buffer, at, count) : bytes;
+  if (reading.size === 4 && reading.signed) return new Int32Array(buffer, at, count);
   const values = ints(bytes, 0, count, reading);
   return values instanceof BigUint64Array ? undefined : values;
 }

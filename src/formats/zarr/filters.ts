@@ -7,7 +7,7 @@
  */
 import type { CodecSpec } from "./spec.ts";
 import { ChunkFault } from "./faults.ts";
-import { unshuffleBytes } from "../codecs/shuffle.ts";
+import { unshuffleBytes } from "../../kernels/shuffle.ts";
 import { aligned, swapped } from "./cells.ts";
 import { dtypeV2, type DataType } from "./dtype.ts";
 

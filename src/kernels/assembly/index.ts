@@ -7,6 +7,7 @@ export { digitsEnd, readDigits } from "./digits";
 export { faultAt, faultCode, faultColumn, faultExpected, faultFound, faultRecord, faultRecordAt } from "./fault";
 export { scanConsumed, scanCrc, scanFrames, scanNeeded } from "./frames";
 export { unpackHybrid } from "./hybrid";
+export { unshuffle } from "./shuffle";
 export { statsExamples } from "./stats";
 export { initTables, useTables } from "./tables";
 
