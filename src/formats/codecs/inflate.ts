@@ -27,13 +27,17 @@ interface Inner {
 }
 
 export function inflate(bytes: Uint8Array, size: number): Uint8Array {
-  const room = Math.min(size, CHUNK_BYTES) + INFLATE_SPARE;
-  return unzip(bytes, Buffer.from(new ArrayBuffer(room)), size);
+  return exact(inflateMost(bytes, size), size);
+}
+
+/** As many bytes as there are; more than `size` are an error. */
+export function inflateMost(bytes: Uint8Array, size: number): Uint8Array {
+  return unzip(bytes, new Uint8Array(Math.min(size, CHUNK_BYTES) + INFLATE_SPARE), size);
 }
 
 /** `target`: of `size` bytes and INFLATE_SPARE. */
 export function inflateInto(bytes: Uint8Array, target: Uint8Array, size: number): void {
-  const found = unzip(bytes, target, size);
+  const found = exact(unzip(bytes, target, size), size);
   if (found.buffer !== target.buffer || found.byteOffset !== target.byteOffset) target.set(found);
 }
 
@@ -47,7 +51,7 @@ function unzip(bytes: Uint8Array, target: Uint8Array, size: number): Uint8Array 
   const inner = stream as unknown as Inner;
   inner._outBuffer = Buffer.from(target.buffer, target.byteOffset, target.byteLength);
   inner._chunkSize = target.byteLength;
-  return exact(inner._processChunk(bytes, constants.Z_FINISH), size);
+  return inner._processChunk(bytes, constants.Z_FINISH);
 }
 
 function exact(bytes: Uint8Array, size: number): Uint8Array {

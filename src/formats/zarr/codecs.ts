@@ -7,11 +7,12 @@
  *
  * Contract: throws `ChunkFault` (or what a library throws) over the bytes; never gives fewer or more cells than `shape` has.
  */
-import { gunzipSync, inflateSync } from "node:zlib";
+import { unzipSync } from "node:zlib";
 import { crc32c } from "../../base/crc32c.ts";
 import type { Json } from "../../base/json.ts";
 import { bloscDecompress } from "../codecs/blosc.ts";
 import { bzip2Decompress } from "../codecs/bzip2.ts";
+import { inflateMost } from "../codecs/inflate.ts";
 import { lz4Decompress } from "../codecs/lz4.ts";
 import { zstdDecompress, zstdDecompressTo } from "../codecs/zstd.ts";
 import { ShardInvalid, Unsupported } from "../errors.ts";
@@ -32,13 +33,22 @@ type Config = CodecSpec["config"];
 type Undo = (data: Uint8Array, size: number | undefined) => Uint8Array;
 
 const COMPRESSORS: { readonly [name: string]: Undo } = {
-  gzip: (data, size) => gunzipSync(data, { maxOutputLength: Math.max(size ?? MOST, 1) }),
-  zlib: (data, size) => inflateSync(data, { maxOutputLength: Math.max(size ?? MOST, 1) }),
+  gzip: unzip,
+  zlib: unzip,
   zstd: (data, size) => (size === undefined ? zstdDecompressTo(data, MOST) : zstdDecompress(data, size)),
-  blosc: (data, size) => bloscDecompress(data, size ?? MOST),
-  lz4: (data, size) => sizedLz4(data, size ?? MOST),
-  bz2: (data, size) => bzip2Decompress(data, size ?? MOST),
+  blosc: (data, size) => bloscDecompress(unshared(data), size ?? MOST),
+  lz4: (data, size) => sizedLz4(unshared(data), size ?? MOST),
+  bz2: (data, size) => bzip2Decompress(unshared(data), size ?? MOST),
 };
+
+function unzip(data: Uint8Array, size: number | undefined): Uint8Array {
+  return size === undefined ? unzipSync(unshared(data), { maxOutputLength: MOST }) : inflateMost(data, size);
+}
+
+/** Libraries refuse memory that is shared, and what they are given is not to change under them. */
+function unshared(data: Uint8Array): Uint8Array {
+  return data.buffer instanceof SharedArrayBuffer ? new Uint8Array(data) : data;
+}
 
 /** numcodecs writes the size in front. */
 function sizedLz4(data: Uint8Array, limit: number): Uint8Array {
@@ -204,13 +214,12 @@ function undoBytes(codecs: readonly CodecSpec[], stored: Uint8Array, bytes: numb
     else if (CHECKSUMS[name] !== undefined) sizes.push(size + 4);
     else sizes.push(types === undefined ? size : (size / types.given.size) * types.stored.size);
   }
-  // Libraries refuse memory that is shared, and what they are given is not to change under them.
-  let data = codecs.length > 0 && stored.buffer instanceof SharedArrayBuffer ? new Uint8Array(stored) : stored;
+  let data = stored;
   for (let i = codecs.length - 1; i >= 0; i--) {
     const { name, config } = codecs[i]!;
     const checksum = CHECKSUMS[name];
     if (checksum !== undefined) data = checked(data, checksum.sum, config["location"] ?? checksum.place);
-    else if (FILTERS[name] !== undefined) data = FILTERS[name].undo(data, config);
+    else if (FILTERS[name] !== undefined) data = FILTERS[name].undo(unshared(data), config);
     else data = COMPRESSORS[name]!(data, sizes[i]);
   }
   return data;

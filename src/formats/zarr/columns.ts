@@ -8,8 +8,9 @@
  * Contract: a chunk that cannot be decoded is a fault of its rows (one error for all of them).
  */
 import type { AthanorError } from "../../base/errors.ts";
+import { workbench } from "../../kernels/workbench.ts";
 import { ChunkMissing, RecordMalformed, Unsupported } from "../errors.ts";
-import type { BlockColumns, Column, PlacedSegment, RawBlock } from "../types.ts";
+import type { BlockColumns, PlacedSegment, RawBlock } from "../types.ts";
 import { swapped, type Cells } from "./cells.ts";
 import { checkSize, decodeChunk } from "./codecs.ts";
 import { isText } from "./dtype.ts";
@@ -37,15 +38,63 @@ export interface Unit {
 /** A fault over more rows than this is one of the block. */
 const MOST_FAULTS = 1 << 18;
 
+/** The chunks of a field, decoded. */
+interface Decoded {
+  array: ArraySpec;
+  fill: Uint8Array | null;
+  units: Unit[];
+  /** No chunk is bad. */
+  whole: boolean;
+}
+
+/** Values lie in the thread's workbench until they are given back. */
 export async function columns(raw: RawBlock, fields: readonly string[]): Promise<BlockColumns> {
+  const faults: BlockColumns["faults"] = new Map();
+  const decoded = await decode(raw, fields, faults);
+  const { result, release } = workbench().lend(() => assembled(raw, decoded, faults));
+  return release === undefined ? result : { ...result, release };
+}
+
+/** As `columns`, with values that stay. */
+export async function keptColumns(raw: RawBlock, fields: readonly string[]): Promise<BlockColumns> {
+  const faults: BlockColumns["faults"] = new Map();
+  return assembled(raw, await decode(raw, fields, faults), faults);
+}
+
+async function decode(
+  raw: RawBlock,
+  fields: readonly string[],
+  faults: BlockColumns["faults"],
+): Promise<Map<string, Decoded>> {
   const { arrays, noFile } = raw.meta as unknown as ZarrMeta;
-  const found: BlockColumns = { fields: new Map(), faults: new Map() };
+  const found = new Map<string, Decoded>();
   for (const [i, array] of arrays.entries()) {
     if (!fields.includes(array.name)) continue;
     const segments = raw.segments.filter(({ field }) => field === i + 1);
-    found.fields.set(array.name, await column(array, segments, noFile, raw, found.faults));
+    found.set(array.name, await decodeArray(array, segments, noFile, raw, faults));
   }
   return found;
+}
+
+function assembled(
+  raw: RawBlock,
+  decoded: ReadonlyMap<string, Decoded>,
+  faults: BlockColumns["faults"],
+): BlockColumns {
+  const { firstRecord, records } = raw;
+  const fields: BlockColumns["fields"] = new Map();
+  for (const [name, { array, fill, units, whole }] of decoded) {
+    if (array.type.size === 0 || isText(array.type)) {
+      fields.set(name, texts(array, units, raw, fill, faults));
+      continue;
+    }
+    const { column, tooLarge } = numbers(array, units, whole, firstRecord, records, fill);
+    for (const row of tooLarge) {
+      if (!faults.has(row)) faults.set(row, valueRange(array, raw.file, firstRecord + row));
+    }
+    fields.set(name, column);
+  }
+  return { fields, faults };
 }
 
 /** Chunks of an array that overlap rows [from, to), in the order of segments. */
@@ -61,13 +110,13 @@ export function unitCount({ shape, chunk }: ArraySpec, from: number, to: number)
   return (Math.ceil(to / chunk[0]!) - Math.floor(from / chunk[0]!)) * perRow;
 }
 
-async function column(
+async function decodeArray(
   array: ArraySpec,
   segments: readonly UnitSegment[],
   noFile: number,
   raw: RawBlock,
   faults: BlockColumns["faults"],
-): Promise<Column> {
+): Promise<Decoded> {
   const { firstRecord, records } = raw;
   const behind = firstRecord + records;
   if (segments.length !== unitCount(array, firstRecord, behind))
@@ -95,12 +144,7 @@ async function column(
       for (let row = from; row < to; row++) if (!faults.has(row - firstRecord)) faults.set(row - firstRecord, fault);
     }
   }
-  if (array.type.size === 0 || isText(array.type)) return texts(array, units, raw, fill, faults);
-  const made = numbers(array, units, firstRecord, records, fill);
-  for (const row of made.tooLarge) {
-    if (!faults.has(row)) faults.set(row, valueRange(array, raw.file, firstRecord + row));
-  }
-  return made.column;
+  return { array, fill, units, whole: units.length === segments.length };
 }
 
 async function cellsOf(

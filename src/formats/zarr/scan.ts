@@ -3,7 +3,7 @@ import { widened } from "../dense.ts";
 import { indexColumns } from "../index-columns.ts";
 import type { ColumnFormat, IndexOptions, ScanEnd, ScannedBlock, ShardFiles } from "../types.ts";
 import { BlockPlan, type PlannedSegment } from "./blocks.ts";
-import { columns, type UnitSegment } from "./columns.ts";
+import { keptColumns, type UnitSegment } from "./columns.ts";
 import { recordOf } from "./record.ts";
 import type { ZarrMeta } from "./spec.ts";
 import { folderOf, openStore } from "./store.ts";
@@ -27,7 +27,7 @@ export async function* scan(shard: ShardFiles, { progress }: IndexOptions): Asyn
     const segments = block.segments.map((segment): UnitSegment => ({ ...segment, bytes: bytes.get(keyOf(segment))! }));
     const records = block.to - block.from;
     const raw = { file, block: number++, firstRecord: block.from, records, segments, meta, checkCrc: true };
-    const { fields, faults } = await columns(raw, meta.fields);
+    const { fields, faults } = await keptColumns(raw, meta.fields);
     const found = { fields: new Map([...fields].map(([name, column]) => [name, widened(column)])), faults };
     progress?.(read);
     yield {

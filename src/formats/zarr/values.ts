@@ -2,6 +2,7 @@
  * Values: the cells of chunks as a typed column of rows, what lies outside the array cut off, what was never written filled in.
  */
 import type { AthanorError } from "../../base/errors.ts";
+import { workbench } from "../../kernels/workbench.ts";
 import { RecordMalformed, ValueRange } from "../errors.ts";
 import { fromBfloat16, fromFloat16 } from "../halves.ts";
 import type { BlockColumns, Column, RawBlock } from "../types.ts";
@@ -10,17 +11,19 @@ import type { DataType } from "./dtype.ts";
 import { placeOf } from "./sharding.ts";
 import { volume, type ArraySpec } from "./spec.ts";
 
-/** `tooLarge`: rows with integers of 2^63 and more. */
+/** `whole`: no unit is left out. `tooLarge`: rows with integers of 2^63 and more. */
 export function numbers(
   array: ArraySpec,
   units: readonly Unit[],
+  whole: boolean,
   firstRecord: number,
   records: number,
   fill: Uint8Array | null,
 ): { column: Column; tooLarge: Set<number> } {
   const perRow = volume(array.shape.slice(1));
   const { size } = array.type;
-  const data = new Uint8Array(records * perRow * size);
+  const data = room(records * perRow * size);
+  if (!whole) data.fill(0);
   for (const unit of units) place(array, unit, data, firstRecord, perRow, fill);
   const ends = new Uint32Array(records);
   for (let i = 0; i < records; i++) ends[i] = (i + 1) * perRow;
@@ -33,6 +36,12 @@ export function numbers(
     },
     tooLarge: new Set(tooLarge.map((at) => Math.floor(at / perRow))),
   };
+}
+
+/** In the workbench where that is lent: what was there before is still in it. */
+function room(bytes: number): Uint8Array {
+  const bench = workbench();
+  return bench.stays && bytes <= bench.room ? bench.takeBytes(bytes) : new Uint8Array(bytes);
 }
 
 /** Copies the rows of a chunk to where they belong in `out`. */
@@ -81,15 +90,18 @@ function place(
 }
 
 function filled(out: Uint8Array, from: number, to: number, fill: Uint8Array): void {
-  if (to === from || fill.every((byte) => byte === 0)) return;
+  if (to === from) return;
+  if (fill.every((byte) => byte === 0)) return void out.fill(0, from, to);
   out.set(fill, from);
   // Doubling: 20 copies for a million elements.
   for (let done = fill.length; done < to - from; done *= 2)
     out.copyWithin(from + done, from, from + Math.min(done, to - from - done));
 }
 
+/** `data` begins at a whole word of 8. */
 function typed({ kind, size }: DataType, data: Uint8Array): { values: Column["values"]; tooLarge: number[] } {
-  const { buffer } = data;
+  const { buffer, byteOffset: at } = data;
+  const count = data.length / size;
   const of = (values: Column["values"]): { values: Column["values"]; tooLarge: number[] } => ({ values, tooLarge: [] });
   switch (`${kind}${size}`) {
     case "b1":
@@ -97,35 +109,35 @@ function typed({ kind, size }: DataType, data: Uint8Array): { values: Column["va
     case "u1":
       return of(data);
     case "i1":
-      return of(new Int8Array(buffer));
+      return of(new Int8Array(buffer, at, count));
     case "i2":
-      return of(new Int32Array(new Int16Array(buffer)));
+      return of(new Int32Array(new Int16Array(buffer, at, count)));
     case "u2":
-      return of(new Int32Array(new Uint16Array(buffer)));
+      return of(new Int32Array(new Uint16Array(buffer, at, count)));
     case "i4":
-      return of(new Int32Array(buffer));
+      return of(new Int32Array(buffer, at, count));
     case "u4": {
-      const values = new Int32Array(buffer);
+      const values = new Int32Array(buffer, at, count);
       if (values.every((value) => value >= 0)) return of(values);
-      return of(BigInt64Array.from(new Uint32Array(buffer), BigInt));
+      return of(BigInt64Array.from(new Uint32Array(buffer, at, count), BigInt));
     }
     case "i8":
     case "u8":
-      return long(buffer as ArrayBuffer, kind === "u");
+      return long(new BigInt64Array(buffer, at, count), kind === "u");
     case "f2":
-      return of(fromFloat16(new Uint16Array(buffer)));
+      return of(fromFloat16(new Uint16Array(buffer, at, count)));
     case "bf2":
-      return of(fromBfloat16(new Uint16Array(buffer)));
+      return of(fromBfloat16(new Uint16Array(buffer, at, count)));
     case "f4":
-      return of(new Float32Array(buffer));
+      return of(new Float32Array(buffer, at, count));
     default:
-      return of(new Float64Array(buffer));
+      return of(new Float64Array(buffer, at, count));
   }
 }
 
-function long(buffer: ArrayBuffer, unsigned: boolean): { values: Column["values"]; tooLarge: number[] } {
-  const words = new Int32Array(buffer);
-  const narrow = new Int32Array(words.length / 2);
+function long(wide: BigInt64Array, unsigned: boolean): { values: Column["values"]; tooLarge: number[] } {
+  const words = new Int32Array(wide.buffer, wide.byteOffset, 2 * wide.length);
+  const narrow = workbench().spareInts(wide.length) ?? new Int32Array(wide.length);
   let fits = true;
   for (let i = 0; i < narrow.length; i++) {
     const low = words[i * 2]!;
@@ -138,7 +150,7 @@ function long(buffer: ArrayBuffer, unsigned: boolean): { values: Column["values"
   }
   const tooLarge: number[] = [];
   if (unsigned) for (let i = 0; i < narrow.length; i++) if (words[i * 2 + 1]! < 0) tooLarge.push(i);
-  return { values: fits && tooLarge.length === 0 ? narrow : new BigInt64Array(buffer), tooLarge };
+  return { values: fits && tooLarge.length === 0 ? narrow : wide, tooLarge };
 }
 
 export function valueRange({ path }: ArraySpec, file: string, record: number): AthanorError {
