@@ -222,7 +222,7 @@ class DecodeWorker {
           ? decoded
           : (await text).tokenize(decoded, place, records === undefined ? wanted : (i) => records[i] === 1);
       const block = pieces === undefined ? found : rowsOfPieces(found, pieces, columns, wanted, request.file);
-      const { rows, truncated, faults } = storeRows(buffer, columns, block, request);
+      const { rows, truncated, faults } = storeRows(buffer, columns, block, { ...request, kernels });
       return { rows, truncated, faults: badOf(faults) };
     } finally {
       decoded.release?.();

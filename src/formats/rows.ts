@@ -8,6 +8,7 @@
  * const { rows, truncated, faults } = storeRows(memory.buffer, columns, block, request);
  */
 import type { AthanorError } from "../base/errors.ts";
+import type { Kernels } from "../kernels/kernels.ts";
 import { dense, startOf, widened } from "./dense.ts";
 import { valueMissing, ValueRange } from "./errors.ts";
 import { prefixCounter } from "./prefix.ts";
@@ -21,6 +22,8 @@ export interface RowsRequest {
   firstRecord: number;
   shardKey: bigint;
   file: string;
+  /** Over the memory that rows are written to. Values that lie in it, too, and evenly, are copied a run of rows at a time. */
+  kernels?: Kernels | undefined;
   /** Identities where records are samples cut out of the shard's. */
   samples?: Pick<BlockSamples, "record" | "token"> | undefined;
 }
@@ -48,7 +51,14 @@ export function storeRows(
   for (const column of columns) {
     const field = block.fields.get(column.feature);
     const write = writerOf(buffer, column, field);
+    const copyRun = field && runCopier(request, column, field);
     for (let i = 0; i < request.records; i++) {
+      // A record with a fault has no row to be spoilt, but may have values that lie anywhere.
+      const behind = copyRun === undefined || faults.size > 0 ? i : copyRun(i, cut);
+      if (behind > i) {
+        i = behind - 1;
+        continue;
+      }
       const row = addresses[i]!;
       if (row === 0 || (faults.size > 0 && faults.has(i))) continue;
       if (column.required === true && isEmpty(field, i)) {
@@ -84,6 +94,46 @@ export function storeRows(
     truncated += cut[i]!;
   }
   return { rows, truncated, faults };
+}
+
+/**
+ * Copies rows from record i on whose values lie evenly in the memory of the rows, each as long as its column or longer; gives the
+ * record behind them, i where there is none. Undefined: values of this column lie elsewhere, or have to be converted.
+ */
+function runCopier(
+  { kernels, rows, records }: RowsRequest,
+  { storage, maxLength, rowOffset, required }: StoredColumn,
+  column: Column,
+): ((i: number, cut: Uint8Array) => number) | undefined {
+  const { values, ends } = column;
+  const fits = storage === "i32" ? values instanceof Int32Array : storage === "f32" && values instanceof Float32Array;
+  if (kernels === undefined || !fits || values.buffer !== kernels.memory.buffer) return undefined;
+  if (required === true || column.cut !== undefined) return undefined;
+  const size = values.BYTES_PER_ELEMENT;
+  return (i, cut) => {
+    const from = startOf(column, i);
+    const length = ends[i]! - from;
+    if (length < maxLength) return i;
+    let behind = i + 1;
+    let stride = length;
+    for (let last = from; behind < records; behind++) {
+      const next = startOf(column, behind);
+      if (ends[behind]! - next !== length || next < last) break;
+      if (behind === i + 1) stride = next - last;
+      else if (next - last !== stride) break;
+      last = next;
+    }
+    kernels.scatter(
+      rows + i * 4,
+      behind - i,
+      values.byteOffset + from * size,
+      stride * size,
+      rowOffset,
+      maxLength * size,
+    );
+    if (length > maxLength) cut.fill(1, i, behind);
+    return behind;
+  };
 }
 
 function isEmpty(field: Column | undefined, i: number): boolean {

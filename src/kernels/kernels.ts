@@ -116,6 +116,8 @@ export interface Kernels {
   crc32c(ptr: number, length: number, seed?: number): number;
   /** Copies n rows' bytes [rowOffset, rowOffset + bytes) to `out`, one behind the other. `rows`: address of u32[n]. */
   gather(rows: number, n: number, rowOffset: number, bytes: number, out: number): void;
+  /** Copies `bytes` at ptr + i · stride to `rowOffset` of row i. `rows`: address of u32[n]; a row of address 0 is left out. */
+  scatter(rows: number, n: number, ptr: number, stride: number, rowOffset: number, bytes: number): void;
   /**
    * Walks at most `max` TFRecord frames and checks them. Writes the payloads' offsets (from `ptr`) and lengths to
    * u32[max] at `offsets` and `lengths`. A record that passes the end of the range is no fault: see `needed`.

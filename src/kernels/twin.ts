@@ -120,6 +120,15 @@ export class Twin implements Kernels {
     }
   }
 
+  scatter(rows: number, n: number, ptr: number, stride: number, rowOffset: number, bytes: number): void {
+    this.refresh();
+    for (let i = 0; i < n; i++) {
+      const row = this.view.getUint32(rows + i * 4, true);
+      const from = ptr + i * stride;
+      if (row !== 0) this.bytes.copyWithin(row + rowOffset, from, from + bytes);
+    }
+  }
+
   scanFrames(ptr: number, length: number, max: number, offsets: number, lengths: number, crc: number): FrameScan {
     this.refresh();
     const end = ptr + length;

@@ -210,6 +210,29 @@ test("gather copies a column of rows, one behind the other", () => {
   }
 });
 
+test("scatter puts values at a stride into rows, and leaves out rows that are not wanted", () => {
+  for (const kernels of both) {
+    const rows = [0, 1].map((i) => lay(kernels, 1024 + i * 256, new Uint8Array(24)));
+    const table = lay(kernels, 0, new Uint8Array(Uint32Array.of(rows[1]!, 0, rows[0]!).buffer));
+    const values = lay(
+      kernels,
+      4096,
+      Uint8Array.from({ length: 24 }, (_, b) => b + 1),
+    );
+    kernels.scatter(table, 3, values, 8, 10, 6);
+    const bytes = new Uint8Array(kernels.memory.buffer);
+    for (const [row, first] of [
+      [rows[1]!, 1],
+      [rows[0]!, 17],
+    ] as const) {
+      const expected = new Uint8Array(24);
+      for (let b = 0; b < 6; b++) expected[10 + b] = first + b;
+      assert.deepEqual(bytes.slice(row, row + 24), expected);
+      canaries(kernels, row, 24);
+    }
+  }
+});
+
 test("threads on one memory share the tables that one of them made", () => {
   const other = loadKernels({ memory: wasm.memory, tables: wasm.tables });
   const from = lay(wasm, 0, new TextEncoder().encode("123456789"));

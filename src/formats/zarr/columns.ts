@@ -76,11 +76,7 @@ async function decode(
   return found;
 }
 
-function assembled(
-  raw: RawBlock,
-  decoded: ReadonlyMap<string, Decoded>,
-  faults: BlockColumns["faults"],
-): BlockColumns {
+function assembled(raw: RawBlock, decoded: ReadonlyMap<string, Decoded>, faults: BlockColumns["faults"]): BlockColumns {
   const { firstRecord, records } = raw;
   const fields: BlockColumns["fields"] = new Map();
   for (const [name, { array, fill, units, whole }] of decoded) {

@@ -18,3 +18,12 @@ export function gather(rows: usize, n: u32, rowOffset: usize, bytes: usize, out:
     out += bytes;
   }
 }
+
+/** `bytes` at ptr + i · stride to `rowOffset` of row i of n; rows of address 0 are left out. */
+export function scatter(rows: usize, n: u32, ptr: usize, stride: usize, rowOffset: usize, bytes: usize): void {
+  for (let i: u32 = 0; i < n; i++) {
+    const row = <usize>load<u32>(rows + (i << 2));
+    if (row !== 0) memory.copy(row + rowOffset, ptr, bytes);
+    ptr += stride;
+  }
+}
