@@ -30,7 +30,10 @@ export class Segment implements SlotTarget {
   private readonly ring: () => void;
   /** Sequence number of the batch to publish next. */
   private next = 1;
-  private rung = 0;
+  /** Batches up to this one are known to be released. */
+  private released = 0;
+  /** Batch for which the client sleeps; 0: it does not, as far as is known. It rings before it sleeps. */
+  private asleep = 0;
   private closed = false;
 
   /** Opens and checks what the client offered; writes nothing before the nonce has been seen. */
@@ -55,10 +58,14 @@ export class Segment implements SlotTarget {
 
   writable(): boolean {
     if (this.closed) return false;
-    if (this.next <= this.slots || this.isReleased(this.next - this.slots)) return true;
-    // Ask to be woken when half of the slots are free, then look again: the client may just have released one.
-    this.write(header.wakeAt, BigInt(this.next - this.slots + Math.max(0, (this.slots >> 1) - 1)));
-    return this.isReleased(this.next - this.slots);
+    const first = this.next - this.slots;
+    if (first <= this.released) return true;
+    const half = first + Math.max(0, (this.slots >> 1) - 1);
+    // Released in turn: one look tells of half of the slots.
+    if (this.sees(half) || this.sees(first)) return true;
+    // Ask to be woken when half of them are free, then look again: the client may just have released one.
+    this.write(header.wakeAt, BigInt(half));
+    return this.sees(first);
   }
 
   publish(bytes: Uint8Array): void {
@@ -68,19 +75,19 @@ export class Segment implements SlotTarget {
     }
     this.write(at + slot.seq, BigInt(this.next));
     this.next++;
-    this.answer();
+    this.wake();
   }
 
   drained(): boolean {
-    return this.next === 1 || this.isReleased(this.next - 1);
+    return this.next - 1 <= this.released || this.sees(this.next - 1);
   }
 
   /** The client rang: it sleeps for a batch, or slots came free. */
   rangBell(): void {
     if (this.closed) return;
     this.write(header.wakeAt, NEVER);
-    this.rung = 0; // an answer given before the bell was connected went nowhere (seen: 10 s without the first batch)
-    this.answer();
+    this.asleep = this.read(header.waiting);
+    this.wake();
   }
 
   close(): void {
@@ -89,16 +96,17 @@ export class Segment implements SlotTarget {
     closeSync(this.fd);
   }
 
-  private answer(): void {
-    const waiting = this.read(header.waiting);
-    if (waiting > this.rung && waiting < this.next) {
-      this.rung = waiting;
-      this.ring();
-    }
+  private wake(): void {
+    if (this.asleep === 0 || this.asleep >= this.next) return;
+    this.asleep = 0;
+    this.ring();
   }
 
-  private isReleased(batch: number): boolean {
-    return this.read(this.slotAt(batch) + slot.released) >= batch;
+  /** Looks whether a batch that was published has been released; then all before it have been, too. */
+  private sees(batch: number): boolean {
+    if (batch >= this.next || this.read(this.slotAt(batch) + slot.released) < batch) return false;
+    this.released = Math.max(this.released, batch);
+    return true;
   }
 
   private slotAt(batch: number): number {
