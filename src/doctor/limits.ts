@@ -7,7 +7,7 @@ import { checked, finding } from "./finding.ts";
 import type { Checked } from "./finding.ts";
 import { rdmaDevices } from "./rdma.ts";
 
-/** An agent keeps up to 1024 shards open, or half of what it may; torch has some hundreds a rank with its workers. */
+/** An agent keeps up to 1024 shards open and needs some 500 files besides; torch has some hundreds a rank with its workers. */
 const HARD_FILES = 4096;
 /** Of a rank with its workers; 1024 is what most systems give. */
 const SOFT_FILES = 1024;
