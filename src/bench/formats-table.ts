@@ -19,11 +19,15 @@ const HEAD = [
   "its CPU s/M",
   "its cold MB/s",
   "ratio (min..max)",
+  "held: samples/s",
+  "held: CPU s/M",
+  "held: ratio",
 ];
 
 const EXPLAINED = [
   "own reader: files in order, one row group or chunk at a time, shuffled in memory, whole batches (python/src/athanor/bench/formats/peers.py).",
   "CPU s/M: seconds a million samples, of the training process and of all. cold: the files' pages dropped before, start of reader and agent included.",
+  "held: decoded once and kept, which the loader does by itself with a set that fits its shuffle memory; the pass that fills it counts.",
   "MB a read: mean size of the agent's reads. megatron and npy hold the ids only; the others a mask too.",
 ];
 
@@ -65,5 +69,8 @@ function cells({ rows }: FormatsReport): string[][] {
     row.peer === undefined ? "-" : figure(row.peer.cpuPerM.median),
     row.peer === undefined ? "-" : figure(row.peer.coldMBps.median),
     range(row.peer?.ratio),
+    figure(row.held.samplesPerSecond.median),
+    figure(row.held.cpuPerM.median),
+    row.peer === undefined ? "-" : figure(row.peer.heldRatio.median),
   ]);
 }

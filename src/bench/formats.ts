@@ -69,9 +69,14 @@ export interface FormatRow extends Figures {
   indexSeconds: number;
   /** Mean size of a read of the agent; undefined where the format's library reads (HDF5). */
   readBytes: number | undefined;
-  /** Undefined: there is none, or it is not installed. */
-  peer: (Figures & { name: string; ratio: Spread }) | undefined;
+  /** Decoded once and kept, as the loader does by itself with a set that fits its shuffle memory; the pass that fills it counts. */
+  held: { samplesPerSecond: Spread; cpuPerM: Spread };
+  /** Undefined: there is none, or it is not installed. `heldRatio`: of what is held. */
+  peer: (Figures & { name: string; ratio: Spread; heldRatio: Spread }) | undefined;
 }
+
+const READERS = ["athanor", "held", "peer"] as const;
+type Reader = (typeof READERS)[number];
 
 export interface FormatsReport {
   machine: MachineFacts;
@@ -116,21 +121,22 @@ export async function benchFormats(
   const formats = await makeData(options, python, say);
   const indexSeconds = new Map<string, number>();
   for (const format of formats) indexSeconds.set(format, await index(join(options.folder, format), format, say));
-  const warm = new Map<string, { athanor: Measured[]; peer: Measured[] }>();
-  const cold = new Map<string, { athanor: Measured[]; peer: Measured[] }>();
+  const warm = new Map<string, Record<Reader, Measured[]>>();
+  const cold = new Map<string, Record<Reader, Measured[]>>();
   for (const format of formats) {
-    warm.set(format, { athanor: [], peer: [] });
-    cold.set(format, { athanor: [], peer: [] });
+    warm.set(format, { athanor: [], held: [], peer: [] });
+    cold.set(format, { athanor: [], held: [], peer: [] });
   }
   for (let pass = 0; pass < options.passes; pass++) {
     for (const format of formats) {
-      for (const reader of ["athanor", "peer"] as const) {
+      for (const reader of READERS) {
         say(`pass ${pass + 1} of ${options.passes}: ${format}, ${reader}`);
         const found = await measure(options, python, format, reader, pass, false);
         if (found.missing === true) continue;
         warm.get(format)![reader].push(found);
         // A cold epoch tells of the disk: three of them are enough.
-        if (pass < 3) cold.get(format)![reader].push(await measure(options, python, format, reader, pass, true));
+        if (pass < 3 && reader !== "held")
+          cold.get(format)![reader].push(await measure(options, python, format, reader, pass, true));
       }
     }
   }
@@ -140,7 +146,7 @@ export async function benchFormats(
     const c = cold.get(format)!;
     const own = figures(w.athanor, c.athanor);
     const peer = w.peer.length === 0 ? undefined : { name: PEER_NAMES[format]!, ...figures(w.peer, c.peer) };
-    const ratio = (i: number): number => rate(w.athanor[i]!) / rate(w.peer[i]!);
+    const ratios = (own: Measured[]): Spread => spread(w.peer.map((found, i) => rate(own[i]!) / rate(found)));
     const [reads, readBytes] = [0, 1].map((i) => w.athanor.reduce((sum, pass) => sum + pass.reads[i]!, 0));
     rows.push({
       format,
@@ -148,7 +154,8 @@ export async function benchFormats(
       indexSeconds: indexSeconds.get(format)!,
       readBytes: reads === 0 ? undefined : readBytes! / reads!,
       ...own,
-      peer: peer && { ...peer, ratio: spread(w.peer.map((_, i) => ratio(i))) },
+      held: { samplesPerSecond: spread(w.held.map(rate)), cpuPerM: spread(w.held.map(cpuPerM)) },
+      peer: peer && { ...peer, ratio: ratios(w.athanor), heldRatio: ratios(w.held) },
     });
   }
   return { machine, options, rows, left: options.formats.filter((format) => !formats.includes(format)) };
@@ -157,13 +164,14 @@ export async function benchFormats(
 function figures(warm: Measured[], cold: Measured[]): Figures {
   return {
     samplesPerSecond: spread(warm.map(rate)),
-    cpuPerM: spread(warm.map(({ cpu_s, samples }) => (cpu_s / samples) * 1e6)),
+    cpuPerM: spread(warm.map(cpuPerM)),
     trainerCpuPerM: spread(warm.map(({ trainer_cpu_s, samples }) => (trainer_cpu_s / samples) * 1e6)),
     coldMBps: spread(cold.map(({ bytes, seconds }) => bytes / seconds / 1e6)),
   };
 }
 
 const rate = ({ samples, seconds }: Measured): number => samples / seconds;
+const cpuPerM = ({ samples, cpu_s }: Measured): number => (cpu_s / samples) * 1e6;
 
 async function facts(python: Python): Promise<MachineFacts> {
   const code =
@@ -204,13 +212,13 @@ async function measure(
   options: FormatsOptions,
   python: Python,
   format: string,
-  reader: "athanor" | "peer",
+  reader: Reader,
   pass: number,
   cold: boolean,
 ): Promise<Measured> {
   const { folder, samples, width, batch, seconds, seed, shuffleMemory } = options;
   const asked = {
-    reader,
+    reader: reader === "peer" ? "peer" : "athanor",
     format,
     folder: join(folder, format),
     batch,
@@ -219,7 +227,8 @@ async function measure(
     seconds,
     cold,
     seed: seed + pass,
-    shuffle_memory: shuffleMemory,
+    // Null: the loader's default.
+    shuffle_memory: reader === "held" ? null : shuffleMemory,
   };
   try {
     const { stdout } = await run(python.path, ["-m", "athanor.bench.formats.measure", JSON.stringify(asked)], {
