@@ -97,6 +97,7 @@ export class Server implements House {
       threads: options.ioThreads,
       ...(options.handles === undefined ? {} : { handles: options.handles }),
       targetsOf: (path, offset, length) => this.placement.targetsOf(path, offset, length),
+      whenThere: (path) => this.placement.whenThere(path),
       stateOf: (target) => this.placement.stateOf(target),
       onHang: ({ path, offset, op, target, sinceMs }) =>
         this.warn(
@@ -147,11 +148,12 @@ export class Server implements House {
     this.log(`WARNING ${text}`);
   }
 
-  /** What whoever trains here should know; one rank is enough. */
+  /** What whoever trains here should know; one rank is enough, whatever loader of it waits. */
   private tell(text: string): void {
     this.warn(text);
-    const [session] = this.byToken.values();
-    session?.tell(text);
+    const sessions = [...this.byToken.values()];
+    const least = Math.min(...sessions.map(({ rank }) => rank));
+    for (const session of sessions) if (session.rank === least) session.tell(text);
   }
 
   /** A log that cannot be written (its folder is gone, the disk is full) is no reason to end. */

@@ -75,6 +75,10 @@ export class Session {
     socket.on("error", () => this.end());
   }
 
+  get rank(): number {
+    return this.hello?.rank ?? 0;
+  }
+
   /** A line; a bell connection turns into raw bytes behind its first one. */
   private receive(line: string): ((bytes: Buffer) => void) | void {
     if (this.ended) return;

@@ -66,6 +66,12 @@ export class Placement {
   private readonly places = new Map<string, Place | undefined>();
   private readonly wanted: { path: string; system: string }[] = [];
   private readonly restores: Restores;
+  /** Was a Lustre mounted when data was opened last? */
+  private lustre = false;
+  /** Files that take up no space for other reasons. */
+  private readonly holes = new Set<string>();
+  /** Those that are being asked for. */
+  private readonly learning = new Map<string, Promise<unknown>>();
   private timer: NodeJS.Timeout | undefined;
   private asking = false;
   private quietUntil = 0;
@@ -79,7 +85,8 @@ export class Placement {
 
   /** Of the data set at `path`; undefined: no Lustre is mounted on this node. */
   home(path: string): Home | undefined {
-    if (!this.hasLustre()) return undefined;
+    this.lustre = this.hasLustre();
+    if (!this.lustre) return undefined;
     const early: string[] = [];
     let system: string | undefined;
     let over = false;
@@ -109,6 +116,41 @@ export class Placement {
     if (place.one !== undefined) return place.one;
     const names = targetsOfRange(place, BigInt(offset), BigInt(length));
     return names.length === 0 ? undefined : names;
+  }
+
+  /**
+   * For a file that takes up no space, whose layout is perhaps not known yet: resolves when it is known not to be released, or is back.
+   * Undefined: no Lustre is mounted here.
+   */
+  whenThere(path: string): Promise<void> | undefined {
+    return this.lustre ? this.backOrHole(path) : undefined;
+  }
+
+  private async backOrHole(path: string): Promise<void> {
+    if (this.places.get(path) === undefined && !this.holes.has(path)) {
+      let judged = this.learning.get(path);
+      if (judged === undefined) {
+        judged = this.judge(path);
+        this.learning.set(path, judged);
+      }
+      await judged;
+    }
+    await this.restores.arrival(path);
+  }
+
+  /** Asks for the layout of one file now. */
+  private async judge(path: string): Promise<void> {
+    const queued = this.wanted.findIndex((wanted) => wanted.path === path);
+    const [wanted] = queued < 0 ? [] : this.wanted.splice(queued, 1);
+    const source = wanted === undefined ? await this.lustreOf(path) : undefined;
+    const system = wanted?.system ?? (source && fileSystemOf(source));
+    if (system !== undefined) {
+      // Not again with those that are expected.
+      if (!this.places.has(path)) this.places.set(path, undefined);
+      await this.learn([{ path, system }]);
+    }
+    this.learning.delete(path);
+    if (this.places.get(path) === undefined) this.holes.add(path);
   }
 
   /** What is known of a target without asking it. */
@@ -167,13 +209,21 @@ export class Placement {
     const now = performance.now();
     if (now < this.quietUntil) return this.askSoon(this.quietUntil - now);
     this.asking = true;
-    const batch = this.wanted.splice(0, BATCH);
-    const answers = await askFiles(
+    const told = await this.learn(this.wanted.splice(0, BATCH));
+    this.asking = false;
+    if (told) this.askSoon(0);
+  }
+
+  /** False: there is no Python, layouts stay unknown. */
+  private async learn(batch: readonly { path: string; system: string }[]): Promise<boolean> {
+    const asked = askFiles(
       batch.map(({ path }) => ({ path, xattr: "lustre.lov" })),
       this.options,
     );
-    this.asking = false;
-    if (answers === undefined) return; // no Python: layouts stay unknown
+    for (const { path } of batch) if (!this.learning.has(path)) this.learning.set(path, asked);
+    const answers = await asked;
+    for (const { path } of batch) if (this.learning.get(path) === asked) this.learning.delete(path);
+    if (answers === undefined) return false;
     for (const [rank, { path, system }] of batch.entries()) {
       const answer = answers[rank]!;
       if ("code" in answer && answer.hung === true) {
@@ -187,7 +237,7 @@ export class Placement {
       this.places.set(path, { system, layout, one: onlyTarget(layout, system) });
       if (isReleased(layout)) this.restores.add(path, rank);
     }
-    this.askSoon(0);
+    return true;
   }
 
   /** Which of these files are still released; undefined: not told. */

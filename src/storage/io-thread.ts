@@ -19,6 +19,8 @@ export interface FoundFile {
   inode: bigint;
   device: bigint;
   kind: "file" | "folder" | "other";
+  /** Of 512 bytes, that it takes up. */
+  blocks: number;
 }
 
 export interface OpenedFile extends FoundFile {
@@ -161,6 +163,7 @@ function found(stats: BigIntStats): FoundFile {
     inode: stats.ino,
     device: stats.dev,
     kind: stats.isFile() ? "file" : stats.isDirectory() ? "folder" : "other",
+    blocks: Number(stats.blocks),
   };
 }
 

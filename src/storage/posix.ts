@@ -26,7 +26,10 @@ import type { FoundFile, OpenedFile } from "./io-thread.ts";
 import type { ListedObject, NameFilter, ObjectVersion, ReadableObject, Storage } from "./types.ts";
 
 export interface PosixStorageOptions {
-  /** I/O threads that work at a time; more help where one read has a long way (Lustre over many OSTs). @default 4 */
+  /**
+   * I/O threads that work at a time, and one more for each known target that would have none; more help where one read has a long way.
+   * @default 4
+   */
   threads?: number;
   /** Reads in flight a target; raise it for a file system that wants deep queues. @default 4 */
   perTarget?: number;
@@ -42,6 +45,11 @@ export interface PosixStorageOptions {
    * @default the device of the file
    */
   targetsOf?: (path: string, offset: number, length: number) => readonly string[] | undefined;
+  /**
+   * Called before each read of a file that has bytes and takes up no space: one that was moved to an archive, perhaps. Resolves when it
+   * may be read; undefined: now.
+   */
+  whenThere?: (path: string) => Promise<void> | undefined;
   /** What is known of such a target ("switched off"), without asking it. */
   stateOf?: (target: string) => string | undefined;
   /** Pause before the second try; each further one waits four times as long. Milliseconds. @default 250 */
@@ -85,6 +93,7 @@ class Posix implements PosixStorage {
   private readonly handles: HandlePool;
   private readonly backoffMs: number;
   private readonly targetsOf: PosixStorageOptions["targetsOf"];
+  private readonly whenThere: PosixStorageOptions["whenThere"];
   private readonly troubles: Troubles;
   private retries = 0;
 
@@ -99,6 +108,7 @@ class Posix implements PosixStorage {
     this.handles = new HandlePool(this.pool, options.handles ?? 64);
     this.backoffMs = options.backoffMs ?? 250;
     this.targetsOf = options.targetsOf;
+    this.whenThere = options.whenThere;
     this.troubles = new Troubles(options.stateOf);
   }
 
@@ -133,6 +143,7 @@ class Posix implements PosixStorage {
     length: number,
   ): Promise<number> {
     return this.withFile(path, expected, offset, false, async (file) => {
+      if (this.whenThere !== undefined && isEmpty(file)) await this.whenThere(path);
       const known = this.targetsOf?.(path, offset, length);
       const targets = { names: known ?? [`device ${file.device}`], known: known !== undefined };
       const version = expected && { size: expected.size, mtimeNs: expected.mtimeNs };
@@ -272,6 +283,11 @@ class PosixObject implements ReadableObject {
 function beforeGlob(source: string): string {
   const at = source.search(/[*?[{]/);
   return at < 0 ? source : `${source.slice(0, source.lastIndexOf("/", at) + 1)}.`;
+}
+
+/** A released file of Lustre has one block, one in a hole of a file system none. */
+function isEmpty({ size, blocks }: FoundFile): boolean {
+  return blocks <= 1 && size > 4096;
 }
 
 function versionOf(file: FoundFile): ObjectVersion {

@@ -63,7 +63,7 @@ class FaultFs:
     def fault(self, call: str, **rule: Any) -> None:
         """`call`: open, stat, statfs, list, read, write, close. `path`: a file of the folder, all without. `start`,
         `end`: of the bytes read. `times`: how often. `fails`: errno name; `delay`: seconds; `most`: bytes given;
-        `hold`: true."""
+        `hold`: true. `call` told, `blocks`: what stats say that a file takes up."""
         self._ask({"call": call, **rule})
 
     def clear(self) -> None:
@@ -144,6 +144,12 @@ class Rules:
             raise OSError(getattr(errno, rule["fails"]), "on request")
         return min(size, rule.get("most", size))
 
+    def told(self, path: str) -> dict[str, int]:
+        """What a stat says of a file instead of the truth."""
+        with self._lock:
+            rules = [rule for rule in self._rules if rule["call"] == "told" and rule.get("path", path) == path]
+            return {"st_blocks": rules[0]["blocks"]} if rules else {}
+
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
             if message.get("ask") == "held":
@@ -175,13 +181,14 @@ def serve(source: str, mount: str, address: str) -> None:
         use_ns = True
 
         def _stat(self, found: os.stat_result) -> dict[str, int]:
-            names = ("st_mode", "st_nlink", "st_size", "st_uid", "st_gid", "st_ino")
+            names = ("st_mode", "st_nlink", "st_size", "st_uid", "st_gid", "st_ino", "st_blocks")
             times = {f"st_{which}time": getattr(found, f"st_{which}time_ns") for which in "amc"}
             return {**{name: getattr(found, name) for name in names}, **times}
 
         def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
             rules.meet("stat", path[1:])
-            return self._stat(os.fstat(fh) if fh is not None else os.lstat(source + path))
+            found = self._stat(os.fstat(fh) if fh is not None else os.lstat(source + path))
+            return {**found, **rules.told(path[1:])}
 
         def readdir(self, path: str, fh: int) -> list[tuple[str, dict[str, int], int]]:
             rules.meet("list", path[1:])

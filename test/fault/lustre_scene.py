@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import sys
 from pathlib import Path
@@ -14,9 +15,10 @@ from pathlib import Path
 STRIPE = 4 << 20
 
 
-def lov(ost: int) -> bytes:
+def lov(ost: int, released: bool = False) -> bytes:
     """The xattr of a file on one OST."""
-    head = struct.pack("<II16sIHH", 0x0BD10BD0, 1, bytes(16), STRIPE, 1, 0xFFFF)
+    pattern = 0x8000_0001 if released else 1
+    head = struct.pack("<II16sIHH", 0x0BD10BD0, pattern, bytes(16), STRIPE, 1, 0xFFFF)
     return head + struct.pack("<16sII", bytes(16), 0, ost)
 
 
@@ -35,8 +37,16 @@ class Scene:
             self.set_active(ost, True)
         self._asked = base / "asked"
         self._asked.touch()
-        told = base / "layouts.json"
-        told.write_text(json.dumps({name: lov(ost).hex() for name, ost in osts.items()}))
+        self._osts = osts
+        self._told = told = base / "layouts.json"
+        self.set_released(set())
+        self._tools = base / "tools"
+        self._tools.mkdir()
+        self._restores = base / "restores"
+        self._restores.touch()
+        lfs = self._tools / "lfs"
+        lfs.write_text(f'#!/bin/sh\necho "$@" >> "{self._restores}"\n')
+        lfs.chmod(0o755)
         patch = base / "patch.py"
         patch.write_text(
             "import json, os\n"
@@ -51,11 +61,23 @@ class Scene:
         self._python.chmod(0o755)
 
     def environment(self) -> dict[str, str]:
-        return {"ATHANOR_HOST_ROOT": str(self._root), "ATHANOR_PYTHON": str(self._python)}
+        path = f"{self._tools}{os.pathsep}{os.environ['PATH']}"
+        return {"ATHANOR_HOST_ROOT": str(self._root), "ATHANOR_PYTHON": str(self._python), "PATH": path}
 
     def asked(self) -> list[str]:
         """Files whose layouts were asked for."""
         return self._asked.read_text().splitlines()
+
+    def set_released(self, names: set[str]) -> None:
+        """HSM has released these files, and has all others here."""
+        layouts = {name: lov(ost, name in names).hex() for name, ost in self._osts.items()}
+        fresh = self._told.with_suffix(".new")
+        fresh.write_text(json.dumps(layouts))
+        fresh.rename(self._told)
+
+    def restores(self) -> list[str]:
+        """What `lfs` was called with."""
+        return self._restores.read_text().splitlines()
 
     def set_active(self, ost: int, active: bool) -> None:
         """As `lctl set_param osc.….active` does."""

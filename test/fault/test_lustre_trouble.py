@@ -211,3 +211,44 @@ def test_a_slow_ost_is_named_with_how_slow(fs: FaultFs, monkeypatch: pytest.Monk
         found = targets(slow)
         assert found["fs-OST0003"]["slower"] >= 3
         assert not any("slower" in found[f"fs-OST000{ost}"] for ost in range(3))
+
+
+def test_released_shards_are_restored_ahead_and_read_when_they_are_back(
+    made: Path, fs: FaultFs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("athanor._connection._WARN_AT", (3.0, 60.0))
+    with loader(made / "data") as plain:
+        whole = [ids(batch) for batch in plain]
+    for pid in agents_in(fs.mount.parent):
+        os.kill(pid, signal.SIGKILL)
+    scene = lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
+    names = {shard(number) for number in range(SHARDS)}
+    with loader(fs.mount / "other") as first:  # the agent is up, and knows nothing of the set yet
+        next(iter(first))
+        scene.set_released(names)
+        # A read of one that is not back would hang.
+        for name in names:
+            fs.fault("read", path=f"data/{name}", hold=True)
+            fs.fault("told", path=f"data/{name}", blocks=1)
+        asked: list[int] = []
+
+        def copytool() -> None:
+            while len(scene.asked()) < len(names) or len(scene.restores()) < 4:
+                time.sleep(0.05)
+            time.sleep(4)
+            asked.append(len(scene.restores()))
+            assert fs.held() == 0, "a released shard was read"
+            fs.clear()
+            scene.set_released(set())
+
+        tool = threading.Thread(target=copytool)
+        tool.start()
+        with loader(fs.mount / "data", timeout=60) as slow:
+            seen = [ids(batch) for batch in slow]
+        tool.join(timeout=10)
+    assert seen == whole
+    assert asked == [4], "four at a time"
+    assert {line.split()[0] for line in scene.restores()} == {"hsm_restore"}
+    text = caplog.text
+    assert "released to HSM and restored ahead of use, at most 4 at a time" in text, text
+    assert re.search(r"train-\d\.tfrecord at byte \d+ .*released to HSM, its restore was asked for", text), text

@@ -178,3 +178,26 @@ test("the size of a request, by RPC size and by the threshold from which reads g
   }
   assert.equal(requestBytes("lustre", "/no-such-root"), 8 * MIB);
 });
+
+test("a file that takes up no space is asked for before it is read, once", async (t) => {
+  const files = { "d/away": { size: 64 * MIB, lov: RELEASED }, "d/hole": { size: MIB, lov: plainLov([1]) } };
+  const node = replay(t, { files, lfs: { hsm_restore: {} } });
+  await placed(node, { pollMs: 20 }, async (placement) => {
+    const at = (name: string): string => join(node.folder, "d", name);
+    assert.equal(placement.whenThere(at("away")), undefined, "nothing was opened yet");
+    const home = placement.home(node.folder)!;
+    home.expect([at("hole")]);
+    let back = 0;
+    for (let k = 0; k < 3; k++) void placement.whenThere(at("away"))!.then(() => back++);
+    await Promise.all([1, 2].map(() => placement.whenThere(at("hole"))!));
+    await placement.whenThere(join(node.folder, "../elsewhere"));
+    await until(() => node.calls().length === 1);
+    assert.equal(back, 0);
+    assert.match(home.noteOf(at("away"))!, /^released to HSM, its restore was asked for/);
+    node.setLayouts({ "d/away": plainLov([2]) });
+    await until(() => back === 3);
+    await placement.whenThere(at("away"));
+    assert.equal(node.askedFor().filter((path) => path.endsWith("hole")).length, 1);
+    assert.deepEqual(home.targetsOf(at("hole"), 0, 1), ["lustre-OST0001"]);
+  });
+});
