@@ -59,16 +59,23 @@ export class Workbench {
     return this.bytes.subarray(this.top, this.top + length);
   }
 
+  /** Output goes on at a whole word of 8: behind an odd number of integers it would not. */
+  alignOutput(): void {
+    this.output = Math.ceil(this.output / 8) * 8;
+  }
+
   /** Room for `length` bytes of output that the caller writes, before they are taken. */
   spareOutput(length: number): Uint8Array {
     return this.bytes.subarray(this.output, this.output + length);
   }
 
-  /** The next `count` bytes of the output, padded to whole words of 8; for those who hold the lease. */
+  /** The next `count` bytes of the output, which begin and end at a whole word of 8; for those who hold the lease. */
   takeBytes(count: number): Uint8Array {
     if (!this.keeping) throw new Error("bytes stay in a bench that is lent only");
+    this.alignOutput();
     const bytes = this.spareOutput(count);
-    this.output += Math.ceil(count / 8) * 8;
+    this.output += count;
+    this.alignOutput();
     return bytes;
   }
 

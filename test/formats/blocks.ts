@@ -185,7 +185,9 @@ export async function checkBlocks(
         bytes: segment!.bytes.subarray(begin, stop),
       };
       const span = { ...whole, firstRecord: firstRecord + from, records: to - from, segments: [piece] };
-      compare(await format.columns(span, names), block, from, to, names, `block ${number}, records ${from} to ${to}`);
+      const part = await format.columns(span, names);
+      compare(part, block, from, to, names, `block ${number}, records ${from} to ${to}`);
+      part.release?.();
     }
     firstRecord += block.records;
   }
@@ -206,10 +208,14 @@ export async function tryColumns(
     if (block.segments.every(({ file, offset, length }) => offset + length <= (content[file]?.length ?? 0))) {
       try {
         const raw = rawOf(shard, content, block, end, number, firstRecord);
-        const columns = copied(await format.columns(raw, [...block.columns.fields.keys()]));
-        wellFormed(columns, block.records, `block ${number} of damaged bytes`);
-        for (const fault of columns.faults.values()) coded(fault);
-        columns.release?.();
+        const found = await format.columns(raw, [...block.columns.fields.keys()]);
+        try {
+          wellFormed(copied(found), block.records, `block ${number} of damaged bytes`);
+          for (const fault of found.faults.values()) coded(fault);
+        } finally {
+          // A workbench that is not given back is not used again.
+          found.release?.();
+        }
       } catch (error) {
         coded(error);
       }

@@ -120,6 +120,7 @@ function wholeOf({ how, size, signed }: NumberReading, buffer: ArrayBufferLike):
 function joined(spec: DirectSpec, segments: readonly PlacedSegment[], from: number, to: number): Column | undefined {
   const { rowBytes, reading, perRow, kind } = spec;
   const bench = workbench();
+  bench.alignOutput();
   const length = (to - from) * rowBytes;
   // Behind the last rows the whole of its chunk has to fit.
   const most = length + chunkBytes(spec, from, to) + INFLATE_SPARE;

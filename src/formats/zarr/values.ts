@@ -41,6 +41,7 @@ export function numbers(
 /** In the workbench where that is lent: what was there before is still in it. */
 function room(bytes: number): Uint8Array {
   const bench = workbench();
+  bench.alignOutput();
   return bench.stays && bytes <= bench.room ? bench.takeBytes(bytes) : new Uint8Array(bytes);
 }
 

@@ -1,9 +1,12 @@
 // Zarr folders written by zarr-python: columns() against scan(), what is missing, what is damaged, what is refused.
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync, rmSync } from "node:fs";
+import { join, relative } from "node:path";
 import { test } from "node:test";
 import type { AthanorError } from "../../../src/base/errors.ts";
 import type { ScannedBlock } from "../../../src/formats/types.ts";
 import { zarr } from "../../../src/formats/zarr/format.ts";
+import { writeZarr } from "../../feed/zarr-folder.ts";
 import { checkShard, rowOf, scanShard, type TestShard } from "../blocks.ts";
 import { hostile } from "../hostile.ts";
 import { changed, hostileShards, withMembers } from "./samples.ts";
@@ -235,4 +238,29 @@ test("integers of 2^63 and more are bad records; lists of version 2 have their o
     column(blocks, "text"),
     lists.map((list) => Array.from(list, BigInt)),
   );
+});
+
+test("integers that were made narrow do not shift the column behind them, however many there are", async () => {
+  for (const rows of [7, 77]) {
+    const folder = writeZarr(rows, [
+      { name: "id", type: "<i8", chunkRows: rows, gzip: 6 },
+      { name: "input_ids", type: "<i8", width: 3, chunkRows: rows, gzip: 6 },
+      { name: "labels", type: "<i8", width: 5, chunkRows: 4, gzip: 6 },
+    ]);
+    try {
+      const names = readdirSync(join(folder, "a.zarr"), { recursive: true, withFileTypes: true });
+      const files = names
+        .filter((entry) => entry.isFile())
+        .map(({ parentPath, name }) => join(parentPath, name))
+        .sort((a, b) => Number(b.endsWith(".zgroup")) - Number(a.endsWith(".zgroup")))
+        .map((path) => ({ path: relative(folder, path), bytes: new Uint8Array(readFileSync(path)) }));
+      const { blocks } = await checkShard(zarr, { path: "a.zarr", files, folder: true });
+      assert.deepEqual(
+        column(blocks, "labels"),
+        Array.from({ length: rows }, (_, row) => Array.from({ length: 5 }, () => BigInt(row))),
+      );
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  }
 });
