@@ -4,6 +4,7 @@
  *
  * A call may be for several targets (a read over the stripes of a file) and then counts for each. A target that has
  * nothing in flight gets a thread even when `threads` are at work: a slow one keeps those of the others waiting for nothing.
+ * Such a call stands beyond `threads` and takes no place there: else many targets would leave none to opens, stats and listings.
  *
  * A call that is older than a second no longer counts as a working thread: if work waits, another thread is
  * started (up to `perNode` in all), so that one lost target cannot stop reads of the others. A call that is
@@ -68,6 +69,8 @@ interface Job {
   reported: boolean;
   /** Has lasted for so long that it does not count for its target any more. */
   stuck: boolean;
+  /** Got a thread beyond `threads`. */
+  beyond: boolean;
   onThread: ((thread: IoThread) => void) | undefined;
   resolve(value: never): void;
   reject(error: unknown): void;
@@ -130,8 +133,8 @@ export class IoPool {
     if (this.closed) return Promise.reject(closedError(request));
     return new Promise<IoResults[Op]>((resolve, reject) => {
       const settle = resolve as (value: never) => void;
-      const job = { request, targets, since: 0, reported: false, stuck: false, onThread, resolve: settle, reject };
-      this.queue.push(job);
+      const fresh = { since: 0, reported: false, stuck: false, beyond: false };
+      this.queue.push({ request, targets, ...fresh, onThread, resolve: settle, reject });
       this.pump();
     });
   }
@@ -190,22 +193,21 @@ export class IoPool {
   }
 
   private pump(): void {
-    let full = false;
+    let working = this.working();
     for (let at = 0; at < this.queue.length;) {
       const job = this.queue[at]!;
       const { names, known } = job.targets;
       const flying = this.flying(names);
-      if (flying >= this.options.perTarget || this.stuck.has(job.request.path)) {
+      const beyond = working >= this.options.threads;
+      const waits = flying >= this.options.perTarget || (beyond && !(known && flying === 0));
+      if (waits || this.stuck.has(job.request.path)) {
         at++;
         continue;
       }
-      const beyond = known && flying === 0;
-      const thread = full && !beyond ? undefined : this.freeThread(beyond);
-      if (thread === undefined) {
-        full = true;
-        at++;
-        continue;
-      }
+      const thread = this.freeThread();
+      if (thread === undefined) return;
+      job.beyond = beyond;
+      if (!beyond) working++;
       this.queue.splice(at, 1);
       for (const name of names) add(this.inFlight, name, 1);
       this.start(thread, job);
@@ -219,17 +221,20 @@ export class IoPool {
     return most;
   }
 
-  /** `beyond`: also when `threads` are at work. */
-  private freeThread(beyond: boolean): IoThread | undefined {
+  /** Threads at work that count against `threads`. */
+  private working(): number {
     const now = performance.now();
     let working = 0;
-    let idle: IoThread | undefined;
     for (const thread of this.threads) {
-      if (!isBusy(thread)) idle = thread;
-      else if (now - (thread.job ?? thread.closings[0])!.since < SLOW_MS) working++;
+      const call = thread.job ?? thread.closings[0];
+      if (call !== undefined && thread.job?.beyond !== true && now - call.since < SLOW_MS) working++;
     }
-    if (working >= this.options.threads && !beyond) return undefined;
-    return idle ?? (this.threads.size < this.options.perNode ? this.spawn() : undefined);
+    return working;
+  }
+
+  private freeThread(): IoThread | undefined {
+    for (const thread of this.threads) if (!isBusy(thread)) return thread;
+    return this.threads.size < this.options.perNode ? this.spawn() : undefined;
   }
 
   private spawn(): IoThread {

@@ -62,6 +62,31 @@ test("an OST whose reads take all threads leaves one to every other OST", async 
   await pool.close(0);
 });
 
+test("opens, and reads over several OSTs, have their turn while many OSTs are read from", async () => {
+  const { pool, read, paths, underWay } = held({ perNode: 16 });
+  let over = false;
+  const again = async (ost: number, k: number): Promise<void> => {
+    while (!over) await read(`${ost}-${k}`, on(ost));
+  };
+  for (let ost = 0; ost < 8; ost++) for (const k of [0, 1]) void again(ost, k);
+  assert.equal(paths().length, 10);
+  const late = [
+    read("open", { names: ["folder /d"], known: false }),
+    read("wide", on(0, 1, 2)),
+    read("list", { names: ["folder /e"], known: false }),
+  ];
+  // Every call returns, one after the other, and its reader asks for the next.
+  for (let turn = 0; turn < 24; turn++) {
+    underWay[0]!.finish();
+    await new Promise(setImmediate);
+    assert.ok(paths().length <= 12, "four at work, and one beyond for each OST");
+  }
+  for (const path of ["open", "wide", "list"]) assert.ok(!paths().includes(path), `${path} has been served`);
+  await Promise.all(late);
+  over = true;
+  await pool.close(0);
+});
+
 test("without places the device is one target: four reads at a time", async () => {
   const { pool, read, paths } = held();
   const device: Targets = { names: ["device 5"], known: false };
