@@ -6,6 +6,7 @@ import { once } from "node:events";
 import type { Command } from "commander";
 import { Progress } from "../base/progress.ts";
 import { formatNumber } from "../base/units.ts";
+import { Usage } from "../base/usage.ts";
 import type { MissingChunks } from "../dataset/types.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import type { PosixStorage } from "../storage/posix.ts";
@@ -44,6 +45,21 @@ export async function withProgress<Result>(
     return await work((done, total, what) => progress.update(done, total, what));
   } finally {
     progress.done();
+  }
+}
+
+/** An empty word is a variable of a script that was not set: as a path it would mean the current folder. Throws ATH_USAGE. */
+export function refuseEmptyWords(command: Command): void {
+  const remedy = "is a variable of the script not set?";
+  const at = command.args.indexOf("");
+  if (at >= 0) {
+    const names = command.registeredArguments;
+    throw new Usage(`an empty ${names[Math.min(at, names.length - 1)]?.name() ?? "argument"} was given`, {}, remedy);
+  }
+  for (const option of command.options) {
+    const name = option.attributeName();
+    if (command.getOptionValue(name) === "" && command.getOptionValueSource(name) === "cli")
+      throw new Usage(`${option.long ?? name} is empty`, {}, remedy);
   }
 }
 

@@ -12,7 +12,7 @@ import { Usage } from "../base/usage.ts";
 import { register as registerAgent } from "./agent.ts";
 import { register as registerBench } from "./bench.ts";
 import { register as registerCat } from "./cat.ts";
-import { hasHungThreads } from "./command.ts";
+import { hasHungThreads, refuseEmptyWords } from "./command.ts";
 import { register as registerDemo } from "./demo.ts";
 import { register as registerDoctor } from "./doctor.ts";
 import { register as registerIndex } from "./index.ts";
@@ -30,7 +30,8 @@ const program = new Command("athanor")
   .option("--json", "one JSON object on stdout; errors as one JSON line on stderr")
   .exitOverride()
   .configureOutput({ outputError: () => undefined })
-  .showHelpAfterError(false);
+  .showHelpAfterError(false)
+  .hook("preAction", (_, command) => refuseEmptyWords(command));
 
 // One line a command, in the order of `athanor --help`.
 registerDemo(program);

@@ -165,6 +165,17 @@ test("wrong use exits with 2, a missing path with 3, both as one JSON line when 
   assert.match(words.stderr, /^athanor: .*nowhere: no such file or folder .*\[ATH_NOT_FOUND\]\n$/);
 });
 
+test("an empty path is called one: it was taken for the current folder, or named by nothing (`: no such file`)", () => {
+  for (const args of [["doctor"], ["index"], ["inspect"], ["layout", "show"], ["plan"], ["state", "show"]]) {
+    const ran = athanor(...args, "");
+    assert.equal(ran.code, 2, args.join(" "));
+    assert.match(ran.stderr, /^athanor: an empty (path|state) was given \(.*\) \[ATH_USAGE\]\n$/, args.join(" "));
+  }
+  assert.equal(athanor("state", "diff", join(set, "a.json"), "", "--json").error().message, "an empty B was given");
+  const folder = athanor("index", set, "--index-dir", "");
+  assert.deepEqual([folder.code, /--index-dir is empty/.test(folder.stderr)], [2, true], folder.stderr);
+});
+
 test("flags of a view without --view, and a max-length that no loader takes, are refused", () => {
   const refused = (match: RegExp, ...args: string[]): void => {
     const ran = athanor("index", root, ...args, "--json");
