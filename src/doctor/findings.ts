@@ -85,6 +85,7 @@ export const FINDINGS = table({
   "cpu-far-from-gpu": ["warning", "sysfs, numa_node"],
   "memory-tight": ["warning", "docs/design.md 4.5"],
   "watchdog-short": ["problem", "DeepSpeed constants (DEEPSPEED_TIMEOUT); torch, default of a NCCL group"],
+  "watchdog-unreadable": ["warning", "DeepSpeed constants (DEEPSPEED_TIMEOUT)"],
   "node-old": ["problem", "package.json, engines"],
   "python-missing": ["warning", "docs/design.md 4.7"],
   "python-old": ["problem", "docs/design.md 4.7"],

@@ -9,8 +9,15 @@ const DEFAULT = 600;
 
 export function checkWatchdog(facts: Facts): Checked {
   const found = checked("collective watchdog");
-  const minutes = facts.env["DEEPSPEED_TIMEOUT"];
-  const set = minutes !== undefined && /^\s*\d+\s*$/.test(minutes) ? Number(minutes) * 60 : undefined;
+  const text = facts.env["DEEPSPEED_TIMEOUT"];
+  const set = text === undefined ? undefined : secondsOf(text);
+  if (text !== undefined && set === undefined) {
+    const what =
+      "DEEPSPEED_TIMEOUT is no whole number of minutes above 0: DeepSpeed fails at its import, or waits for no peer";
+    const fix =
+      "`export DEEPSPEED_TIMEOUT=30` (minutes, digits only), or `unset DEEPSPEED_TIMEOUT` for the default of 10";
+    found.findings.push(finding("watchdog-unreadable", what, `DEEPSPEED_TIMEOUT=${JSON.stringify(text)}`, fix));
+  }
   const watchdog = set ?? DEFAULT;
   const from = set === undefined ? "the default of torch's NCCL groups" : "DEEPSPEED_TIMEOUT";
   found.seen.push(
@@ -22,4 +29,11 @@ export function checkWatchdog(facts: Facts): Checked {
   const evidence = `watchdog ${formatDuration(watchdog)} (${from}), loader ${formatDuration(facts.loaderTimeout)}`;
   found.findings.push(finding("watchdog-short", what, evidence, fix));
   return found;
+}
+
+/** What Python's `int` takes, as DeepSpeed reads it. Undefined: it fails there, or gives no time. */
+function secondsOf(minutes: string): number | undefined {
+  if (!/^\s*\+?\d+(_\d+)*\s*$/.test(minutes)) return undefined;
+  const seconds = Number(minutes.replaceAll("_", "")) * 60;
+  return seconds > 0 && Number.isSafeInteger(seconds) ? seconds : undefined;
 }

@@ -192,3 +192,20 @@ test("whatever stands in the files and on the tools' outputs: a report, never an
     { numRuns: 500 },
   );
 });
+
+test("DEEPSPEED_TIMEOUT that is no number of minutes is told, and the default counts: it was passed over without a word", () => {
+  const idsOf = (text: string): string[] =>
+    diagnose({ ...factsOf(NODE), env: { DEEPSPEED_TIMEOUT: text } })
+      .findings.map(({ id }) => id)
+      .filter((id) => id.startsWith("watchdog"));
+  for (const text of ["abc", "", "10.5", "30m", "0", "-5", "9".repeat(400)])
+    assert.deepEqual(idsOf(text), ["watchdog-unreadable"], text);
+  assert.deepEqual(idsOf(" +3_0 "), []);
+  assert.deepEqual(idsOf("9"), ["watchdog-short"]);
+  const facts = { ...factsOf(NODE), env: { DEEPSPEED_TIMEOUT: "abc" } };
+  const { findings, areas } = diagnose(facts);
+  const { evidence, fix } = findings.find(({ id }) => id === "watchdog-unreadable")!;
+  assert.equal(evidence, 'DEEPSPEED_TIMEOUT="abc"');
+  assert.match(fix, /unset DEEPSPEED_TIMEOUT/);
+  assert.match(areas.find(({ area }) => area === "collective watchdog")!.seen[0]!, /^10min \(the default/);
+});
