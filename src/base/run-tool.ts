@@ -13,6 +13,8 @@ import type { ChildProcess } from "node:child_process";
 export interface RunToolOptions {
   /** Milliseconds. @default 10000 */
   timeoutMs?: number | undefined;
+  /** @default that of this process */
+  env?: NodeJS.ProcessEnv | undefined;
 }
 
 export interface ToolResult {
@@ -32,7 +34,7 @@ const OUTPUT_LIMIT = 64 << 20;
 
 export function runTool(name: string, args: readonly string[], options: RunToolOptions = {}): Promise<ToolResult> {
   return new Promise((resolve) => {
-    const child = spawn(name, args, { stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(name, args, { stdio: ["ignore", "pipe", "pipe"], env: options.env });
     const out: Buffer[] = [];
     const err: Buffer[] = [];
     let bytes = 0;

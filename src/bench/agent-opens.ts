@@ -16,6 +16,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { messageOf } from "../base/errors.ts";
+import { pythonCode } from "../base/python.ts";
 import { BenchEnvironment, BenchRank } from "./errors.ts";
 import { findPython } from "./python.ts";
 
@@ -110,7 +111,7 @@ async function takeBatch(data: { source: string; indexDir?: string; python?: str
 with Loader(sys.argv[1], batch_size=1, index_dir=sys.argv[2] or None) as loader: next(iter(loader))`;
   const env = { ...python.env, ATHANOR_RUN_DIR: runDir, ATHANOR_JOB_ID: "opens", ATHANOR_AGENT: "external" };
   try {
-    await run(python.path, ["-c", code, data.source, data.indexDir ?? ""], { env, timeout: READY_MS });
+    await run(python.path, [...pythonCode(code), data.source, data.indexDir ?? ""], { env, timeout: READY_MS });
   } catch (error) {
     throw new BenchRank("a client of the agent under strace got no batch", {}, undefined, new Error(messageOf(error)));
   }

@@ -8,6 +8,7 @@ import { execFile } from "node:child_process";
 import { access, mkdir } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { pythonModule } from "../base/python.ts";
 import { buildIndex } from "../dataset/index-build.ts";
 import { openIndex } from "../dataset/index-read.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
@@ -80,13 +81,18 @@ export async function ensureMemmap(set: BenchSet, cacheDir: string, python: Pyth
   await mkdir(cacheDir, { recursive: true });
   const input = JSON.stringify({ shards: set.shards, width: set.width, out: folder });
   await new Promise<void>((resolve, reject) => {
-    const child = execFile(python.path, ["-m", "athanor.bench.memmap"], { env: python.env }, (error, _, stderr) => {
-      if (error === null) resolve();
-      else {
-        const cause = stderr.trim().split("\n").at(-1) ?? error.message;
-        reject(new BenchData(`the memory map could not be made: ${cause}`, { file: folder }, undefined, error));
-      }
-    });
+    const child = execFile(
+      python.path,
+      pythonModule("athanor.bench.memmap"),
+      { env: python.env },
+      (error, _, stderr) => {
+        if (error === null) resolve();
+        else {
+          const cause = stderr.trim().split("\n").at(-1) ?? error.message;
+          reject(new BenchData(`the memory map could not be made: ${cause}`, { file: folder }, undefined, error));
+        }
+      },
+    );
     child.stdin?.on("error", () => undefined); // EPIPE of a child that failed; its exit code reports it
     child.stdin?.end(input);
   });

@@ -12,6 +12,7 @@ import { execFile } from "node:child_process";
 import { mkdir, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { pythonCode, pythonModule } from "../base/python.ts";
 import { buildIndex } from "../dataset/index-build.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import { BenchData, BenchRank } from "./errors.ts";
@@ -176,7 +177,7 @@ const cpuPerM = ({ samples, cpu_s }: Measured): number => (cpu_s / samples) * 1e
 async function facts(python: Python): Promise<MachineFacts> {
   const code =
     "import json, sys, numpy, torch; print(json.dumps({'python': sys.version.split()[0], 'numpy': numpy.__version__, 'torch': torch.__version__}))";
-  const { stdout } = await run(python.path, ["-c", code], { env: python.env, timeout: DEADLINE_MS });
+  const { stdout } = await run(python.path, pythonCode(code), { env: python.env, timeout: DEADLINE_MS });
   return machineFacts(JSON.parse(stdout) as { python: string; numpy: string; torch: string });
 }
 
@@ -185,7 +186,7 @@ async function makeData(options: FormatsOptions, python: Python, say: (line: str
   await mkdir(folder, { recursive: true });
   say(`making ${samples} samples x ${width} in ${formats.length} formats (once)`);
   const args = ["--out", folder, "--formats", formats.join(","), "--n", `${samples}`, "--seq", `${width}`];
-  const done = await run(python.path, ["-m", "athanor.bench.formats.data", ...args, "--seed", `${seed}`], {
+  const done = await run(python.path, [...pythonModule("athanor.bench.formats.data"), ...args, "--seed", `${seed}`], {
     env: python.env,
     timeout: DEADLINE_MS,
   });
@@ -231,10 +232,14 @@ async function measure(
     shuffle_memory: reader === "held" ? null : shuffleMemory,
   };
   try {
-    const { stdout } = await run(python.path, ["-m", "athanor.bench.formats.measure", JSON.stringify(asked)], {
-      env: python.env,
-      timeout: DEADLINE_MS,
-    });
+    const { stdout } = await run(
+      python.path,
+      [...pythonModule("athanor.bench.formats.measure"), JSON.stringify(asked)],
+      {
+        env: python.env,
+        timeout: DEADLINE_MS,
+      },
+    );
     return JSON.parse(stdout) as Measured;
   } catch (error) {
     const { stderr = "" } = error as { stderr?: string };

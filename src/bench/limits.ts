@@ -4,6 +4,7 @@
  */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
+import { pythonModule } from "../base/python.ts";
 import { BenchRank } from "./errors.ts";
 import { machineFacts, type MachineFacts, machineLines } from "./machine.ts";
 import type { Python } from "./python.ts";
@@ -55,7 +56,7 @@ export async function measureLimits(options: LimitsOptions, python: Python): Pro
 async function ask(options: LimitsOptions, python: Python): Promise<Found> {
   let stdout: string;
   try {
-    const args = ["-m", "athanor.bench.limits", JSON.stringify(options)];
+    const args = [...pythonModule("athanor.bench.limits"), JSON.stringify(options)];
     ({ stdout } = await run(python.path, args, { env: python.env, timeout: DEADLINE_MS }));
   } catch (error) {
     const { stderr = "" } = error as { stderr?: string };

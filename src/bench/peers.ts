@@ -14,6 +14,7 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { pythonModule } from "../base/python.ts";
 import { formatSize } from "../base/units.ts";
 import { type BenchSet, describeSet, ensureMemmap, formatsFolder } from "./data.ts";
 import { BenchData, BenchEnvironment } from "./errors.ts";
@@ -157,7 +158,7 @@ async function makeData(
   const formats = [...new Set(["tfrecord", ...wanted.map(({ data }) => data)])].filter((data) => data !== "memmap");
   watch.say(`data: ${samples} samples x ${width} in ${formats.length} formats (made once)`);
   const args = ["--out", folder, "--formats", formats.join(","), "--n", `${samples}`, "--seq", `${width}`];
-  const done = await run(python.path, ["-m", "athanor.bench.peers.data", ...args, "--seed", `${seed}`], {
+  const done = await run(python.path, [...pythonModule("athanor.bench.peers.data"), ...args, "--seed", `${seed}`], {
     env: python.env,
     timeout: DATA_MS,
     maxBuffer: 2 ** 28,

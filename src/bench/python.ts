@@ -8,6 +8,7 @@ import { delimiter } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { messageOf } from "../base/errors.ts";
+import { pythonCode, pythonEnv } from "../base/python.ts";
 import { BenchEnvironment } from "./errors.ts";
 
 const run = promisify(execFile);
@@ -23,7 +24,7 @@ export interface Python {
 export async function findPython(client: Client, wanted: string | undefined): Promise<Python> {
   const path = wanted ?? process.env["ATHANOR_PYTHON"] ?? "python3";
   const checkout = fileURLToPath(new URL("../../../python/src", import.meta.url));
-  const paths = [existsSync(checkout) ? checkout : undefined, process.env["PYTHONPATH"]];
+  const paths = [existsSync(checkout) ? checkout : undefined, pythonEnv()["PYTHONPATH"]];
   const env = {
     ...process.env,
     PYTHONPATH: paths.filter((part) => part !== undefined && part !== "").join(delimiter),
@@ -34,7 +35,7 @@ export async function findPython(client: Client, wanted: string | undefined): Pr
   const code = `import importlib.util as u, sys
 sys.exit(", ".join(m for m in ("numpy", "athanor", "${client}") if u.find_spec(m) is None) or 0)`;
   try {
-    await run(path, ["-c", code], { env, timeout: 60_000 });
+    await run(path, pythonCode(code), { env, timeout: 60_000 });
   } catch (error) {
     const missing = (error as { stderr?: string }).stderr?.trim() || messageOf(error);
     throw new BenchEnvironment(

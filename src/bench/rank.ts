@@ -18,6 +18,7 @@ import { once } from "node:events";
 import { createServer, type Server, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
+import { pythonModule } from "../base/python.ts";
 import { BenchRank } from "./errors.ts";
 import type { Client, Python } from "./python.ts";
 
@@ -48,7 +49,7 @@ interface Link {
 }
 
 function spawned(python: Python, environment: NodeJS.ProcessEnv, wrapper: readonly string[] = []): Link {
-  const [command, ...args] = [...wrapper, python.path, "-m", "athanor.bench.worker"];
+  const [command = python.path, ...args] = [...wrapper, python.path, ...pythonModule("athanor.bench.worker")];
   const child = spawn(command, args, {
     env: { ...python.env, ...environment },
     stdio: ["pipe", "pipe", "pipe"],

@@ -8,6 +8,7 @@
  * const facts = await gather({ path: "/mnt/lustre/web", loaderTimeout: 540 });
  */
 import { join, resolve } from "node:path";
+import { pythonCode, pythonEnv } from "../base/python.ts";
 import { CALL_MS, runTool } from "../base/run-tool.ts";
 import type { ToolResult } from "../base/run-tool.ts";
 import { VERSION } from "../base/version.ts";
@@ -118,7 +119,7 @@ print(json.dumps({"version": "%d.%d.%d" % sys.version_info[:3], "packages": foun
 
 async function askPython(timeoutMs: number): Promise<Facts["python"]> {
   const command = process.env["ATHANOR_PYTHON"] ?? "python3";
-  const ran = await runTool(command, ["-c", PYTHON], { timeoutMs });
+  const ran = await runTool(command, pythonCode(PYTHON), { timeoutMs, env: pythonEnv() });
   if (ran.timedOut) return { silent: true };
   try {
     return { command, ...(JSON.parse(ran.stdout) as Omit<PythonFacts, "command">) };

@@ -10,9 +10,10 @@
  */
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { execFileSync } from "node:child_process";
+import { pythonCode, pythonEnv, pythonModule } from "../base/python.ts";
 import { Usage } from "../base/usage.ts";
 import { freePort } from "../base/free-port.ts";
 import { agentsOf, Children } from "./children.ts";
@@ -70,7 +71,7 @@ export async function runDemo(options: DemoOptions): Promise<void> {
     throw new Usage(`--dir must be a new or an empty folder, ${options.dir} holds files`);
   }
   const python = findPython();
-  const dir = options.dir ?? mkdtempSync(join(tmpdir(), "athanor-demo-"));
+  const dir = options.dir === undefined ? mkdtempSync(join(tmpdir(), "athanor-demo-")) : resolve(options.dir);
   mkdirSync(dir, { recursive: true });
   const job = `demo-${process.pid}`;
   const children = new Children(join(dir, "demo.log"));
@@ -124,7 +125,7 @@ class Demo {
       ATHANOR_PYTHON: place.python,
       ATHANOR_JOB_ID: place.job,
       PATH: `${dirname(place.python)}:${process.env["PATH"] ?? ""}`, // DeepSpeed looks for ninja there
-      PYTHONPATH: [client, process.env["PYTHONPATH"]].filter(Boolean).join(":"),
+      PYTHONPATH: [client, pythonEnv()["PYTHONPATH"]].filter(Boolean).join(":"),
       PYTHONUNBUFFERED: "1",
       HF_HUB_OFFLINE: "1",
       DS_ACCELERATOR: "cpu",
@@ -250,9 +251,10 @@ class Demo {
     ];
     this.#command(["deepspeed", `--num_gpus=${RANKS}`, join(examples, "train.py"), ...line]);
     const port = await freePort();
-    const args = ["-m", "deepspeed.launcher.runner", `--num_gpus=${RANKS}`, "--master_port", String(port)];
+    const args = [...pythonModule("deepspeed.launcher.runner"), `--num_gpus=${RANKS}`, "--master_port", String(port)];
     return this.#at.children.run(this.#at.python, [...args, join(examples, "train.py"), ...line], {
       env: this.#env,
+      cwd: this.#at.dir, // the launcher starts a launcher by -m, and reads .deepspeed_env
       onLine: (text, kill) => {
         if (/^\[train\] |the agent is gone/.test(text)) this.#options.say(`  ${text.replace("[train] ", "")}`);
         const step = /^\[train\] step +(\d+) /.exec(text)?.[1];
@@ -302,7 +304,11 @@ function findPython(): string {
   const name = named ?? "python3";
   let answer: string;
   try {
-    answer = execFileSync(name, ["-c", probe], { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+    answer = execFileSync(name, pythonCode(probe), {
+      env: pythonEnv(),
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "pipe"],
+    });
   } catch (error) {
     throw new DemoPython(`${name} cannot be run`, {}, "`npm run demo` in a clone sets one up", error);
   }
