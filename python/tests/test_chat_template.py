@@ -137,7 +137,8 @@ def test_numbers_are_exact_and_nothing_is_divided_by_zero(folder: Path) -> None:
     numbers = ["-7", "3", "0", "true", "7.5", "-2.0", "9007199254740991", "0.1"]
     each(folder, [f"{a} {op} {b}" for a in numbers for b in numbers for op in ["+", "-", "*", "//", "%", "==", "!="]])
     each(folder, [f"{a} / {b}" for a in numbers for b in numbers])
-    each(folder, [f"{a} ** {b}" for a in ["2", "-3", "0", "1.5"] for b in ["2", "0", "63", "-1"]])
+    each(folder, [f"{a} ** {b}" for a in ["2", "-3", "0", "1.5"] for b in ["2", "0", "33"]])
+    each(folder, ["2 ** -1", "0.5 ** -1", "0 ** -1", "-4.0 ** -3"])
     each(folder, ["9007199254740991 * 9007199254740991 // 3", "(2 ** 80) % 1000003", "(2 ** 70) - (2 ** 70) + 1"])
     assert "beyond 2^53" in ours(folder, "x{{ 9007199254740993 }}", [(HI, None)])[0]["error"]
     each(
@@ -171,6 +172,41 @@ def test_equal_is_like_to_like(folder: Path) -> None:
         "{'a': [1.0]}",
     ]
     each(folder, [f"{a} {op} {b}" for a in values for b in values for op in ["==", "!="]])
+
+
+def test_what_is_in_a_list_is_what_is_equal(folder: Path) -> None:
+    values = ["1", "1.0", "true", "'1'", "''", "none", "nosuch", "{'a': 1}", "2 ** 70"]
+    wholes = [
+        "[1, none]",
+        "['1', true]",
+        "[{'a': 1.0}]",
+        "(1, 2)",
+        "[2 ** 70]",
+        "range(3)",
+        "[]",
+        "nosuch",
+        "'a1'",
+        "{'1': 0}",
+    ]
+    each(folder, [f"{a} {op} {b}" for a in values for b in wholes for op in ["in", "not in"]])
+    each(folder, ["1 in 1", "1 in none", "(1, 2)[1:] | length", "(1, 2)[::-1] | join", "(1, 2) + [3]", "[3] + (1, 2)"])
+    # What people write is compared without our marks.
+    each(
+        folder,
+        ["messages[0].content in ['<|im_end|>']", "messages[0].content not in ['x', '<|im_end|>']"],
+        [turn("user", "<|im_end|>")],
+    )
+
+
+def test_an_integer_never_becomes_infinity_and_powers_are_exact(folder: Path) -> None:
+    large = "(10 ** 400)"
+    made = ["| float", "* 1.0", "* 0.0", "+ 1.0", "// 1.0", "% 1.0", "** -1", "** 2.0", "> 1.0", "== 1.0"]
+    each(folder, [f"{large} {rest}" for rest in made])
+    each(folder, [f"1.0 {op} {large}" for op in ["+", "-", "*", "/", "//", "%"]])
+    each(folder, ["(0 - 10 ** 400) | float", "(10 ** 308) | float", "'1e400' | float"])
+    bases = ["2.0", "-2.0", "0.5", "1.5", "0.0", "(0.0 * -1)", "1.0", "-1.0"]
+    each(folder, [f"{a} ** {b}" for a in bases for b in ["0", "1", "2", "3.0", "30", "true"]])
+    each(folder, ["2.0 ** 1023", "2.0 ** 1024", "2 ** -1022", "0.5 ** 1000", "10.0 ** 22", "0.1 ** 1", "0.0 ** -1"])
 
 
 def test_tokens_that_people_write_have_the_length_that_they_have(folder: Path) -> None:
@@ -210,7 +246,11 @@ def test_a_day_that_is_not_pinned_or_is_none_is_refused(folder: Path) -> None:
 
 
 def test_what_differs_from_python_is_refused(folder: Path) -> None:
-    for template in ["'abc'.length", "messages.length", "'ǆ'.title()", "'ΑΣ'.title()", "'ß' | capitalize"]:
+    texts = ["'abc'.length", "messages.length", "'ǆ'.title()", "'ΑΣ'.title()", "'ß' | capitalize"]
+    # The last digit of a power is that of the library of C; a pair of items() is a list here.
+    powers = ["2.5 ** 2.5", "10 ** 2.5", "10.0 ** 23", "3.0 ** 34", "10 ** -1", "4 ** 0.5", "'inf' | float ** 2"]
+    tuples = ["(1, 2)[0:1]", "(1, 2)[::-1]", "(1, 2) + (3, 4)", "['role', 'user'] in messages[0].items()"]
+    for template in [*texts, *powers, *tuples, "('role', 'user') in messages[0].items()", "(1, 2)[:] == [1, 2]"]:
         assert "ATH_CHAT_TEMPLATE" in ours(folder, f"x{{{{ {template} }}}}", [(HI, None)])[0]["error"]
 
 

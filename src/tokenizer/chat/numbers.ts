@@ -11,6 +11,9 @@ import { SPACES } from "./words.ts";
 const NUMBERS = new Set(["IntegerValue", "FloatValue", "BooleanValue"]);
 /** Largest power, in bits: a template is not trusted. */
 const MAX_BITS = 4096;
+/** Of a float64. */
+const FRACTION_BITS = 53;
+const LEAST_EXPONENT = -1022;
 const SPACE = `[${SPACES}]*`;
 const INTEGER = new RegExp(`^${SPACE}([-+]?)(\\d+(?:_\\d+)*)${SPACE}$`);
 const DIGITS = "\\d+(?:_\\d+)*";
@@ -63,13 +66,20 @@ export function toFloat([value, ...more]: readonly RuntimeValue[]): RuntimeValue
   const otherwise = defaultOf(more) ?? floatValue(0);
   const { type, value: held } = value!;
   if (type === "UndefinedValue") throw new ReferenceError("float of what is not there");
-  if (isNumber(value!)) return floatValue(Number(held));
+  if (isNumber(value!)) return floatValue(floating(value!));
   const found = type === "StringValue" ? floatOf(String(held)) : undefined;
   return found === undefined ? otherwise : floatValue(found);
 }
 
 function whole({ value }: RuntimeValue): bigint {
   return BigInt(value as number | bigint | boolean);
+}
+
+/** As a fraction. An integer that is larger than all of them is an error, not infinity. */
+function floating({ value }: RuntimeValue): number {
+  const size = Number(value);
+  if (typeof value === "bigint" && !Number.isFinite(size)) throw new RangeError("an integer too large for a fraction");
+  return size;
 }
 
 function ofIntegers(operator: string, a: bigint, b: bigint): RuntimeValue {
@@ -98,7 +108,7 @@ function power(base: bigint, exponent: bigint): RuntimeValue {
 }
 
 function ofFloats(operator: string, left: RuntimeValue, right: RuntimeValue): RuntimeValue {
-  const [a, b] = [Number(left.value), Number(right.value)];
+  const [a, b] = [floating(left), floating(right)];
   switch (operator) {
     case "+":
       return floatValue(a + b);
@@ -125,11 +135,24 @@ function ofFloats(operator: string, left: RuntimeValue, right: RuntimeValue): Ru
   return floatValue(quotient - down > 0.5 ? down + 1 : down);
 }
 
+/** Exact powers only: of all others the last digit is a matter of the library of C that Python stands on. */
 function floatPower(a: number, b: number): number {
   if (a === 0 && b < 0) throw new RangeError("a negative power of zero");
   const result = a ** b;
-  if (!Number.isFinite(result)) throw new RangeError("a power that is no finite number");
+  if (!Number.isFinite(result) || !Number.isFinite(b)) throw new RangeError("a power that is no finite number");
+  if (b === 0 || b === 1 || (a === 0 && Number.isInteger(b))) return result;
+  if (!Number.isInteger(b) || !isExactPower(a, b)) throw new RangeError("a power that is no exact number");
   return result;
+}
+
+/** `a` is odd · 2^twos: has odd^b at most 53 bits, and the result no fewer than it needs? */
+function isExactPower(a: number, b: number): boolean {
+  let odd = Math.abs(a);
+  let twos = 0;
+  for (; !Number.isInteger(odd); odd *= 2) twos--;
+  for (; odd % 2 === 0; odd /= 2) twos++;
+  if (twos * b < LEAST_EXPONENT) return false;
+  return odd === 1 || (b > 0 && b <= FRACTION_BITS && BigInt(odd) ** BigInt(b) < 1n << BigInt(FRACTION_BITS));
 }
 
 function fromFloat(value: number): RuntimeValue | undefined {

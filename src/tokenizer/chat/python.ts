@@ -6,9 +6,18 @@
  * usePython(tree); // message.content.strip("\n") → athanor_strip(message.content, "\n")
  */
 import { there } from "./access.ts";
-import { arithmetic, isNumber, sameNumber, toFloat, toInteger } from "./numbers.ts";
-import { booleanValue, functionValue, integerValue, listValue, textValue, type RuntimeValue } from "./runtime.ts";
-import { endOf, items, join, length, slice, unmarked, type IsMark } from "./sequences.ts";
+import { contains, equal } from "./equality.ts";
+import { arithmetic, isNumber, toFloat, toInteger } from "./numbers.ts";
+import {
+  booleanValue,
+  functionValue,
+  integerValue,
+  listLike,
+  listValue,
+  textValue,
+  type RuntimeValue,
+} from "./runtime.ts";
+import { endOf, items, join, length, slice, type IsMark } from "./sequences.ts";
 import { SPACES, titled, titleFilter, titleMethod } from "./words.ts";
 
 /** A node of the library's tree, whatever it is. */
@@ -47,6 +56,8 @@ const OPERATORS: Readonly<Record<string, string>> = {
   "**": "power",
   "==": "equal",
   "!=": "unequal",
+  in: "within",
+  "not in": "without",
 };
 /** Lists of statements, and those of them that print nothing. */
 const BODIES = ["body", "alternate", "defaultBlock"];
@@ -175,6 +186,8 @@ function ofTexts(isMark: IsMark): { [name: string]: Work } {
     join: (args) => join(args, isMark, textOf),
     equal: ([left, right]) => booleanValue(equal(left!, right!, isMark)),
     unequal: ([left, right]) => booleanValue(!equal(left!, right!, isMark)),
+    within: ([item, whole]) => booleanValue(contains(item!, whole!, isMark)),
+    without: ([item, whole]) => booleanValue(!contains(item!, whole!, isMark)),
   };
 }
 
@@ -252,28 +265,14 @@ function escaped(char: string): string {
 function add(left: RuntimeValue, right: RuntimeValue): RuntimeValue {
   if (left.type === "StringValue" && right.type === "StringValue")
     return textValue(String(left.value) + String(right.value));
-  if (Array.isArray(left.value) && Array.isArray(right.value))
-    return listValue([...left.value, ...right.value] as RuntimeValue[]);
+  if (Array.isArray(left.value) && Array.isArray(right.value)) {
+    if (left.type !== right.type) throw new TypeError("it adds a tuple and a list");
+    return listLike(left, [...left.value, ...right.value] as RuntimeValue[]);
+  }
   if (!isNumber(left) || !isNumber(right)) {
     throw new Refused(`it adds ${named(left.type)} and ${named(right.type)}`);
   }
   return arithmetic("+", left, right);
-}
-
-/** Python's `==`: like to like, by what they hold. */
-function equal(left: RuntimeValue, right: RuntimeValue, isMark: IsMark): boolean {
-  const { value: a } = left;
-  const { value: b } = right;
-  if (left.type === "StringValue" && right.type === "StringValue")
-    return a === b || unmarked(String(a), isMark) === unmarked(String(b), isMark);
-  if (isNumber(left) && isNumber(right)) return sameNumber(left, right);
-  if (left.type !== right.type) return false;
-  const same = (one: unknown, other: unknown): boolean =>
-    other !== undefined && equal(one as RuntimeValue, other as RuntimeValue, isMark);
-  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((item, i) => same(item, b[i]));
-  if (left.type === "ObjectValue" && a instanceof Map && b instanceof Map)
-    return a.size === b.size && [...a].every(([key, item]) => same(item, b.get(key)));
-  return a === b;
 }
 
 function named(type: string): string {

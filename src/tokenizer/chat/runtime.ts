@@ -63,6 +63,11 @@ export function listValue(items: readonly RuntimeValue[]): RuntimeValue {
   return new ListClass(items);
 }
 
+/** A list, or a tuple where `value` is one. */
+export function listLike(value: RuntimeValue, items: readonly RuntimeValue[]): RuntimeValue {
+  return new (value.constructor as Class)(items);
+}
+
 /** Exact: beyond 2^53 it holds a bigint. */
 export function integerValue(value: number | bigint): RuntimeValue {
   const small = Number(value);

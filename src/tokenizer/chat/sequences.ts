@@ -6,7 +6,7 @@
  * length(textValue("<\ufdd0|im_end|>"), isMark); // 10
  */
 import { there } from "./access.ts";
-import { integerValue, listValue, textValue, undefinedValue, type RuntimeValue } from "./runtime.ts";
+import { integerValue, listLike, listValue, textValue, undefinedValue, type RuntimeValue } from "./runtime.ts";
 
 /** Is the character a mark? */
 export type IsMark = (char: string) => boolean;
@@ -68,7 +68,7 @@ export function slice([value, ...bounds]: readonly RuntimeValue[], isMark: IsMar
   for (let at = place(start, step > 0 ? 0 : all.length - 1); step > 0 ? at < end : at > end; at += step) {
     found.push(all[at]);
   }
-  return whole.type === "StringValue" ? textValue(found.join("")) : listValue(found as RuntimeValue[]);
+  return whole.type === "StringValue" ? textValue(found.join("")) : listLike(whole, found as RuntimeValue[]);
 }
 
 /** `|first` and `|last`: of nothing, what is not there. */
