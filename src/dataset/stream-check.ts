@@ -28,14 +28,20 @@ const CONTENT = new Set(
 );
 /** Stored bytes that are read once more for a better message: some 20 s. */
 const MOST_BYTES = 2 ** 30;
+/** And what they may become: zeros are 1000 times as many. */
+const MOST_DECOMPRESSED = 2 ** 32;
 const HEAD_BYTES = 4096;
 
-/** ATH_STREAM_CORRUPT where the checksum of the stream says that it is damaged; else the error as it is. */
+/**
+ * ATH_STREAM_CORRUPT where the checksum of the stream says that it is damaged; else, and where that is not known after `most`
+ * decompressed bytes, the error as it is.
+ */
 export async function blameStream(
   object: ReadableObject,
   path: string,
   error: unknown,
   kernels: Kernels,
+  most = MOST_DECOMPRESSED,
 ): Promise<unknown> {
   if (!(error instanceof AthanorError) || !CONTENT.has(error.code) || object.size > MOST_BYTES) return error;
   const head = new Uint8Array(Math.min(HEAD_BYTES, object.size));
@@ -45,7 +51,9 @@ export async function blameStream(
   if (!isStream(encoding)) return error;
   const source = openSource(object, encoding, kernels);
   try {
-    while ((await source.read()) !== undefined);
+    let left = most;
+    for (let bytes = await source.read(); bytes !== undefined && left > 0; bytes = await source.read())
+      left -= bytes.length;
     return error;
   } catch (fault) {
     if (!(fault instanceof StreamCorrupt)) return error;

@@ -7,6 +7,9 @@ import { gzipSync } from "node:zlib";
 import { AthanorError } from "../../src/base/errors.ts";
 import { buildIndex } from "../../src/dataset/index-build.ts";
 import { readRecords } from "../../src/dataset/records.ts";
+import { blameStream } from "../../src/dataset/stream-check.ts";
+import { RecordMalformed } from "../../src/formats/errors.ts";
+import { createKernels } from "../../src/kernels/load.ts";
 import { createPosixStorage } from "../../src/storage/posix.ts";
 import { generator } from "../formats/damage.ts";
 import { idRecords, shard } from "./shards.ts";
@@ -47,6 +50,26 @@ test("a bit that flips in a compressed shard was called a bad record, and the sh
     writeFileSync(file, gzipSync(`${lines}{"id":}\n`));
     await assert.rejects(buildIndex(file, { storage, write: false }), { code: "ATH_RECORD_MALFORMED" });
   } finally {
+    await storage.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+test("a shard is decompressed no further than the limit to tell whom to blame: a small one may hold terabytes", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "athanor-stream-check-"));
+  const storage = createPosixStorage();
+  const file = join(folder, "a.jsonl.gz");
+  const bytes = gzipSync("{}\n".repeat(1e6));
+  bytes[bytes.length - TRAILER]! ^= 1;
+  writeFileSync(file, bytes);
+  const object = await storage.open(file);
+  try {
+    const error = new RecordMalformed("bad", { file, record: 1 });
+    const kernels = createKernels(1 << 22);
+    assert.equal(await blameStream(object, file, error, kernels, 1e6), error);
+    assert.equal(((await blameStream(object, file, error, kernels)) as AthanorError).code, "ATH_STREAM_CORRUPT");
+  } finally {
+    await object.close();
     await storage.close();
     rmSync(folder, { recursive: true, force: true });
   }
