@@ -58,7 +58,8 @@ function lz4Fault(view: DataView): string | undefined {
   const head = headOf(view, "LZ4");
   if (typeof head === "string") return head;
   const { bytes, blockBytes } = head;
-  return blocksEnd(view, "LZ4", blockBytes === 0 ? 0 : Math.ceil(bytes / blockBytes), 0);
+  if (bytes > 0 && blockBytes === 0) return `LZ4 blocks of 0 bytes cannot hold ${bytes}`;
+  return blocksEnd(view, "LZ4", bytes === 0 ? 0 : Math.ceil(bytes / blockBytes), 0);
 }
 
 /** Parameters: version, revision, bytes of an element, elements of a block, codec (0: none, and no header). */

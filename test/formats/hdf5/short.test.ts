@@ -49,6 +49,11 @@ test("sizes inside a chunk are compared with its bytes", () => {
   assert.equal(chunkFault(32004, blocks(30), []), undefined);
   assert.equal(chunkFault(32004, blocks(29), []), "LZ4 block 2 of 3 ends at byte 30, the chunk has 29");
   assert.equal(chunkFault(32004, blocks(30).subarray(0, 11), []), "a chunk of 11 bytes has no LZ4 header");
+  // 20 bytes in blocks of none: the plugin takes one after the other and gets no further.
+  const none = blocks(30);
+  new DataView(none.buffer).setUint32(8, 0);
+  assert.equal(chunkFault(32004, none, []), "LZ4 blocks of 0 bytes cannot hold 20");
+  assert.equal(chunkFault(32004, new Uint8Array(12), []), undefined, "nothing is in no blocks");
   // One byte an element: two blocks of 8 and four elements as they are.
   const parameters = [0, 3, 1, 0, 2];
   assert.equal(chunkFault(32008, blocks(28), parameters), undefined);
@@ -65,4 +70,13 @@ test("sizes inside a chunk are compared with its bytes", () => {
   blosc[2] = 2;
   blosc[4] = 21;
   assert.equal(chunkFault(32001, blosc, []), "a stored Blosc chunk of 36 bytes cannot hold 21");
+});
+
+test("a library that has the checks is not given them again", async () => {
+  const root = new URL("../../../../", import.meta.url);
+  const { patchHdf5 } = (await import(new URL("scripts/patch-hdf5.mjs", root).href)) as {
+    patchHdf5: (wasm: Uint8Array) => Uint8Array;
+  };
+  const patched = readFileSync(new URL("dist/hdf5/hdf5.wasm", root));
+  assert.throws(() => patchHdf5(patched), /the checks are in it already/);
 });
