@@ -16,6 +16,7 @@ import { checkMemory, checkSharedMemory } from "./memory.ts";
 import { checkMounts } from "./mount.ts";
 import { checkNetwork } from "./network.ts";
 import { checkQuota } from "./quota.ts";
+import { checkRunDir } from "./run-dir.ts";
 import { checkTargets } from "./targets.ts";
 import { checkTunables } from "./tunables.ts";
 import { checkVersions } from "./versions.ts";
@@ -30,6 +31,7 @@ const CHECKS: readonly Check[] = [
   checkTunables,
   checkGds,
   checkSharedMemory,
+  checkRunDir,
   checkMemory,
   checkCpu,
   checkLimits,

@@ -6,7 +6,8 @@
  */
 import type { ToolResult } from "../base/run-tool.ts";
 import type { Targets } from "../lustre/targets.ts";
-import type { Mount } from "../storage/mounts.ts";
+import type { Mount, MountKind } from "../storage/mounts.ts";
+import type { FolderAnswer } from "./reader.ts";
 
 /** Bytes of a file system; `code`: the errno; `silent`: no answer in time. */
 export type Space = { total: number; available: number } | { code: string } | { silent: true };
@@ -36,6 +37,8 @@ export interface Facts {
   spaces: ReadonlyMap<string, Space>;
   /** By mount point, of Lustre. Undefined: not asked, as another rank does. */
   targets: ReadonlyMap<string, Targets> | undefined;
+  /** $ATHANOR_RUN_DIR, absolute; undefined: not set. `silent`: no answer in time. */
+  runDir: { path: string; found: FolderAnswer | { silent: true } } | undefined;
   env: Readonly<Record<string, string | undefined>>;
   user: { uid: number; gid: number };
   /** `20.20.2` */
@@ -47,6 +50,9 @@ export interface Facts {
   /** Seconds that a loader waits in `next()` before it gives up. */
   loaderTimeout: number;
 }
+
+/** Kinds of file systems that other nodes mount, too. */
+export const DISTRIBUTED: ReadonlySet<MountKind> = new Set(["lustre", "moosefs", "cephfs", "nfs", "gpfs", "beegfs"]);
 
 /** The number that a text begins with: `8`, `100 Gb/sec (4X EDR)`. */
 export function numberIn(text: string | undefined): number | undefined {

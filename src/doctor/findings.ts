@@ -74,6 +74,7 @@ export const FINDINGS = table({
   "shm-full": ["problem", "tmpfs(5)"],
   "shm-small": ["warning", "pytorch issue 5040; the default of Docker and Kubernetes is 64 MiB"],
   "shm-on-disk": ["warning", "docs/design.md 4.6"],
+  "run-dir-unusable": ["problem", "docs/reference/errors.md, ATH_RUN_DIR"],
   "run-dir-network": ["problem", "docs/design.md 4.6"],
   "limit-open-files": ["warning", "getrlimit(2)"],
   "limit-address-space": ["problem", "docs/reference/errors.md, ATH_MEMORY_BUDGET"],

@@ -18,7 +18,8 @@ import { readTargets } from "../lustre/targets.ts";
 import type { Targets } from "../lustre/targets.ts";
 import { NotFound } from "../storage/errors.ts";
 import { hostRoot, mountOf, readMounts } from "../storage/mounts.ts";
-import type { Mount, MountKind } from "../storage/mounts.ts";
+import type { Mount } from "../storage/mounts.ts";
+import { DISTRIBUTED } from "./facts.ts";
 import type { Facts, PythonFacts } from "./facts.ts";
 import { readFacts } from "./read-facts.ts";
 import { VARIABLES } from "./watched.ts";
@@ -36,7 +37,6 @@ export interface GatherOptions {
   root?: string;
 }
 
-const DISTRIBUTED: ReadonlySet<MountKind> = new Set(["lustre", "moosefs", "cephfs", "nfs", "gpfs", "beegfs"]);
 /** Of a node with many mounts: one call each. */
 const MOUNTS = 16;
 const SHM = "/dev/shm";
@@ -50,11 +50,12 @@ export async function gather(options: GatherOptions): Promise<Facts> {
   const lustre = watched.filter(({ kind }) => kind === "lustre");
   const env = Object.fromEntries(VARIABLES.map((name) => [name, process.env[name]]));
   const ask = options.always === true || rankOf(env) === 0;
-  const runDir = env["ATHANOR_RUN_DIR"];
-  const places = [...watched.map(({ point }) => point), SHM, ...(runDir === undefined ? [] : [runDir])];
+  // As the client reads it: an empty one is none.
+  const runDir = process.env["ATHANOR_RUN_DIR"] || undefined;
+  const places = [...watched.map(({ point }) => point), SHM];
   const user = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
   const [read, python, tools, targets] = await Promise.all([
-    readFacts(root, places, timeoutMs),
+    readFacts(root, places, timeoutMs, runDir && resolve(runDir)),
     askPython(timeoutMs),
     runTools(toolsFor(lustre, user, real, ask), timeoutMs),
     ask ? askTargets(lustre, root, timeoutMs) : undefined,

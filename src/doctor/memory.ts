@@ -1,7 +1,6 @@
 /** Checks: shared memory, and the limit of memory of the job. */
 import { formatSize } from "../base/units.ts";
 import { findMount } from "../storage/mounts.ts";
-import type { MountKind } from "../storage/mounts.ts";
 import { groupLimits } from "./cgroup.ts";
 import type { Facts } from "./facts.ts";
 import { checked, finding } from "./finding.ts";
@@ -15,7 +14,6 @@ const SMALL = GIB;
 const FULL = 16 * MIB;
 /** The windows of a loader (1 GiB by default), its reads and its batches. */
 const ROOM = 2 * GIB;
-const NETWORK: ReadonlySet<MountKind> = new Set(["lustre", "moosefs", "cephfs", "nfs", "gpfs", "beegfs"]);
 
 export function checkSharedMemory(facts: Facts): Checked {
   const found = checked("shared memory");
@@ -51,12 +49,6 @@ export function checkSharedMemory(facts: Facts): Checked {
         fix,
       );
     }
-  }
-  const runDir = facts.env["ATHANOR_RUN_DIR"];
-  const under = runDir === undefined ? undefined : findMount(runDir, facts.mounts);
-  if (runDir !== undefined && under !== undefined && NETWORK.has(under.kind)) {
-    const fix = `a folder in ${SHM} or on a local disk: sockets are of one node`;
-    add("run-dir-network", `ATHANOR_RUN_DIR lies on ${under.type}`, `${runDir} is on ${under.source}`, fix);
   }
   return found;
 }

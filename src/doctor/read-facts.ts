@@ -12,17 +12,19 @@ import { PATTERNS } from "./watched.ts";
 
 const READER = fileURLToPath(new URL("./reader.js", import.meta.url));
 
-/** `places`: absolute paths of file systems whose space is wanted. */
+/** `places`: absolute paths of file systems whose space is wanted; `runDir`: absolute. */
 export async function readFacts(
   root: string,
   places: readonly string[],
   timeoutMs: number,
-): Promise<Pick<Facts, "files" | "limitsFile" | "silentFiles" | "spaces">> {
+  runDir?: string,
+): Promise<Pick<Facts, "files" | "limitsFile" | "silentFiles" | "spaces" | "runDir">> {
   const starter = starterLimits(root);
   const asked: Asked = {
     root,
     patterns: [...PATTERNS, ...(starter === undefined ? [] : [starter]), ...groupFiles(procText(root, "cgroup"))],
     spaces: places,
+    folder: runDir,
   };
   // Node has to start first: a short limit is for calls to servers.
   const limit = { timeoutMs: Math.max(timeoutMs, CALL_MS) };
@@ -30,6 +32,7 @@ export async function readFacts(
   const files = new Map<string, string>();
   const spaces = new Map<string, Space>();
   const open = new Set<string>();
+  let found: NonNullable<Facts["runDir"]>["found"] = { silent: true };
   for (const text of ran.stdout.split("\n")) {
     const line = parsed(text);
     if (line === undefined) continue;
@@ -37,6 +40,10 @@ export async function readFacts(
     else if ("file" in line) {
       open.delete(line.file);
       if (line.text !== undefined) files.set(line.file, line.text);
+    } else if ("folder" in line) {
+      const { folder, ...answer } = line;
+      open.delete(folder);
+      found = answer;
     } else {
       open.delete(line.space);
       const { space, ...answer } = line;
@@ -50,8 +57,14 @@ export async function readFacts(
     [...files].sort(([a], [b]) => (depth(a) === depth(b) ? (a < b ? -1 : 1) : depth(b) - depth(a))),
   );
   const limitsFile = starter !== undefined && files.has(starter) ? starter : "proc/self/limits";
-  const silentFiles = [...open].filter((name) => !spaces.has(name));
-  return { files: sorted, limitsFile, silentFiles, spaces: order };
+  const silentFiles = [...open].filter((name) => !spaces.has(name) && name !== runDir);
+  return {
+    files: sorted,
+    limitsFile,
+    silentFiles,
+    spaces: order,
+    runDir: runDir === undefined ? undefined : { path: runDir, found },
+  };
 }
 
 /** The deepest first: of control groups the own one comes before those above. */

@@ -5,8 +5,9 @@
  *
  * Called as `node reader.js '{"root": "/", "patterns": ["proc/self/limits"], "spaces": ["/dev/shm"]}'`.
  */
-import { readdir, readFile, statfs } from "node:fs/promises";
-import { join } from "node:path";
+import { constants } from "node:fs";
+import { access, lstat, readdir, readFile, realpath, statfs } from "node:fs/promises";
+import { dirname, join } from "node:path";
 
 export interface Asked {
   /** Where `patterns` begin. */
@@ -15,6 +16,8 @@ export interface Asked {
   patterns: readonly string[];
   /** Absolute. */
   spaces: readonly string[];
+  /** Absolute: what lies there, and whether something may be made in it. */
+  folder?: string | undefined;
 }
 
 export type Line =
@@ -22,7 +25,19 @@ export type Line =
   | { begun: string }
   | { file: string; text: string | undefined }
   | { space: string; total: number; available: number }
-  | { space: string; code: string };
+  | { space: string; code: string }
+  | ({ folder: string } & FolderAnswer);
+
+export type FolderAnswer =
+  | {
+      /** Undefined: nothing lies there; what follows is of the folder above. */
+      own: { folder: boolean; uid: number; mode: number } | undefined;
+      /** Without symbolic links. */
+      real: string;
+      /** The errno that making something in it would end with. */
+      denied?: string;
+    }
+  | { code: string };
 
 /** Nothing that is looked at is larger. */
 const LONGEST = 256 << 10;
@@ -59,9 +74,35 @@ async function ask(space: string): Promise<void> {
   }
 }
 
-const { root, patterns, spaces } = JSON.parse(process.argv[2] ?? "{}") as Asked;
+async function look(folder: string): Promise<void> {
+  print({ begun: folder });
+  try {
+    print({ folder, ...(await answerOf(folder)) });
+  } catch (error) {
+    print({ folder, code: (error as NodeJS.ErrnoException).code ?? "EIO" });
+  }
+}
+
+async function answerOf(folder: string): Promise<FolderAnswer> {
+  const found = await lstat(folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return undefined;
+    throw error;
+  });
+  const place = found === undefined ? dirname(folder) : folder;
+  const real = await realpath(place);
+  const own = found && { folder: found.isDirectory(), uid: found.uid, mode: found.mode };
+  try {
+    await access(place, constants.W_OK | constants.X_OK);
+    return { own, real };
+  } catch (error) {
+    return { own, real, denied: (error as NodeJS.ErrnoException).code ?? "EIO" };
+  }
+}
+
+const { root, patterns, spaces, folder } = JSON.parse(process.argv[2] ?? "{}") as Asked;
 await Promise.all([
   ...spaces.map(ask),
+  ...(folder === undefined ? [] : [look(folder)]),
   ...patterns.map(async (pattern) => {
     const files = await expand(root, pattern);
     await Promise.all(files.map((file) => readOne(root, file)));

@@ -46,7 +46,6 @@ export const PATTERNS: readonly string[] = [
 
 /** Variables of the environment that are looked at. */
 export const VARIABLES: readonly string[] = [
-  "ATHANOR_RUN_DIR",
   "DEEPSPEED_TIMEOUT",
   "RANK",
   "SLURM_PROCID",

@@ -186,7 +186,11 @@ test("a pod in want of everything", async (t) => {
     {
       spaces,
       python: { command: "python3", version: "3.8.10", packages: { athanor: "0.0.9" } },
-      env: { DEEPSPEED_TIMEOUT: "5", ATHANOR_RUN_DIR: node.replay.folder },
+      env: { DEEPSPEED_TIMEOUT: "5" },
+      runDir: {
+        path: node.replay.folder,
+        found: { own: { folder: true, uid: 1000, mode: 0o40700 }, real: node.replay.folder },
+      },
       node: "18.20.0",
     },
     { path: node.replay.folder },

@@ -67,6 +67,7 @@ export function factsOf(files: Readonly<Record<string, string>>): Facts {
     watched: [],
     spaces: new Map(),
     targets: undefined,
+    runDir: undefined,
     env: {},
     user: { uid: 1000, gid: 1000 },
     node: "20.20.2",
@@ -141,6 +142,7 @@ export class Node {
       node: "20.20.2",
       athanor: "0.1.0",
       user,
+      runDir: undefined,
       env: {},
       ...changes,
     };
