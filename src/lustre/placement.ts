@@ -19,7 +19,7 @@ import type { Layout } from "./layout.ts";
 import { decodeLov } from "./lov.ts";
 import { requestBytes } from "./request-size.ts";
 import { Restores } from "./restores.ts";
-import type { RestoreOptions } from "./restores.ts";
+import type { RestoreOptions, Told } from "./restores.ts";
 import { realPath } from "./survey.ts";
 import { fileSystemOf, stateInSys } from "./targets.ts";
 
@@ -80,7 +80,7 @@ export class Placement {
   constructor(options: PlacementOptions = {}) {
     this.options = options;
     this.root = options.root ?? hostRoot();
-    this.restores = new Restores({ ...options, released: (paths) => this.released(paths) });
+    this.restores = new Restores({ ...options, look: (paths) => this.look(paths) });
   }
 
   /** Of the data set at `path`; undefined: no Lustre is mounted on this node. */
@@ -240,8 +240,8 @@ export class Placement {
     return true;
   }
 
-  /** Which of these files are still released; undefined: not told. */
-  private async released(paths: readonly string[]): Promise<(boolean | undefined)[]> {
+  /** Are these files still released? What does not tell is forgotten, and asked anew when it is expected again. */
+  private async look(paths: readonly string[]): Promise<Told[]> {
     const answers = await askFiles(
       paths.map((path) => ({ path, xattr: "lustre.lov" })),
       this.options,
@@ -249,10 +249,13 @@ export class Placement {
     return paths.map((path, i) => {
       const answer = answers?.[i];
       const layout = answer && layoutOf(answer, path);
-      if (layout === undefined) return undefined;
+      if (layout === undefined) {
+        this.places.delete(path);
+        return answer === undefined || ("code" in answer && answer.hung === true) ? "silent" : "unclear";
+      }
       const place = this.places.get(path);
       if (place !== undefined) this.places.set(path, { ...place, layout, one: onlyTarget(layout, place.system) });
-      return isReleased(layout);
+      return isReleased(layout) ? "released" : "back";
     });
   }
 }

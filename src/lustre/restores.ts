@@ -5,7 +5,9 @@
  * copytool for ever. So its reader is held back here, where waiting can be named and given up, and `lfs hsm_restore` asks for it: any
  * user may, by default. At most `atOnce` at a time, those that are needed first before the others; the layout tells when one is back.
  *
- * Contract: a file that cannot be asked for (no `lfs`, refused) is told of, and its reader goes on: its read brings it back.
+ * Contract: a file that cannot be asked for (no `lfs`, refused) is told of, and its reader goes on: its read brings it back. So is one
+ * that does not tell its state any more (deleted, lost metadata server): its reader says what is wrong. What stays released is asked
+ * for again now and then: a copytool may have lost it, and who asks twice has asked once.
  *
  * @example
  * restores.add("/mnt/lustre/d/a.tar", 0);
@@ -14,22 +16,29 @@
 import { runTool } from "../base/run-tool.ts";
 import { formatDuration } from "../base/units.ts";
 
+/** `silent`: did not answer in time. `unclear`: answered, but with no layout that is known. */
+export type Told = "released" | "back" | "silent" | "unclear";
+
 export interface RestoreOptions {
   /** Files that are brought back at a time: a guest leaves the copytools to others too. @default 4 */
   atOnce?: number;
   /** Milliseconds between two looks at those under way; grows to ten times as much. @default 2000 */
   pollMs?: number;
+  /** Milliseconds after which a file that is still released is asked for again. @default 300000 */
+  againMs?: number;
   /** Milliseconds for one call of `lfs`. @default 10000 */
   timeoutMs?: number;
   tell?: (text: string) => void;
-  /** Which of these files are still released; undefined: not told. */
-  released: (paths: readonly string[]) => Promise<(boolean | undefined)[]>;
+  /** What these files say of themselves. */
+  look: (paths: readonly string[]) => Promise<Told[]>;
 }
 
 /** A restore that has run for longer is told of: a copytool may be missing. Milliseconds. */
 const LONG_MS = 60_000;
 /** New ones within this time are told of together. Milliseconds. */
 const GATHER_MS = 50;
+/** Looks in a row without an answer, each of which may leave a process behind in its call. */
+const SILENT = 3;
 
 interface Restore {
   path: string;
@@ -37,27 +46,32 @@ interface Restore {
   rank: number;
   /** When it was asked for; undefined: it waits for its turn. */
   since: number | undefined;
+  /** When it was last. */
+  asked: number;
+  /** Looks in a row that it did not answer. */
+  silent: number;
   told: boolean;
   done: Promise<void>;
   finish: () => void;
 }
 
 export class Restores {
-  private readonly options: Required<Pick<RestoreOptions, "atOnce" | "pollMs">> & RestoreOptions;
+  private readonly options: Required<Pick<RestoreOptions, "atOnce" | "pollMs" | "againMs">> & RestoreOptions;
   /** Those that are not back, by path. */
   private readonly open = new Map<string, Restore>();
   /** Not to be asked for again: given up. */
   private readonly refused = new Set<string>();
   private running = 0;
   private polls = 0;
+  private looking = false;
   private timer: NodeJS.Timeout | undefined;
   private announcing: NodeJS.Timeout | undefined;
   private fresh: string[] = [];
   private closed = false;
 
   constructor(options: RestoreOptions) {
-    const { atOnce = 4, pollMs = 2000 } = options;
-    this.options = { ...options, atOnce, pollMs };
+    const { atOnce = 4, pollMs = 2000, againMs = 300_000 } = options;
+    this.options = { ...options, atOnce, pollMs, againMs };
   }
 
   /** `rank`: how soon it is needed, 0 first. */
@@ -67,7 +81,7 @@ export class Restores {
     if (known !== undefined || this.refused.has(path) || this.closed) return;
     let finish = (): void => undefined;
     const done = new Promise<void>((resolve) => (finish = resolve));
-    this.open.set(path, { path, rank, since: undefined, told: false, done, finish });
+    this.open.set(path, { path, rank, since: undefined, asked: 0, silent: 0, told: false, done, finish });
     this.fresh.push(path);
     this.announcing ??= setTimeout(() => this.begin(), GATHER_MS).unref();
   }
@@ -126,9 +140,12 @@ export class Restores {
   private async ask(restore: Restore): Promise<void> {
     const { path } = restore;
     const { timeoutMs } = this.options;
+    const again = restore.asked > 0;
+    restore.asked = performance.now();
     const ran = await runTool("lfs", ["hsm_restore", path], { timeoutMs });
-    if (this.closed) return;
-    if (ran.status === 0) return this.pollSoon();
+    if (this.closed || this.open.get(path) !== restore) return;
+    // No answer to the second question takes nothing from the first one.
+    if (ran.status === 0 || (again && ran.timedOut)) return this.pollSoon();
     const why = ran.missing
       ? "there is no `lfs` here"
       : ran.timedOut
@@ -142,7 +159,7 @@ export class Restores {
   }
 
   private pollSoon(): void {
-    if (this.closed) return;
+    if (this.closed || this.looking) return;
     const wait = Math.min(this.options.pollMs * 1.5 ** this.polls, this.options.pollMs * 10);
     this.timer ??= setTimeout(() => {
       this.timer = undefined;
@@ -152,14 +169,29 @@ export class Restores {
 
   private async poll(): Promise<void> {
     const asked = [...this.open.values()].filter(({ since }) => since !== undefined);
-    const released = await this.options.released(asked.map(({ path }) => path));
+    this.looking = true;
+    const told = await this.options.look(asked.map(({ path }) => path));
+    this.looking = false;
     if (this.closed) return;
     this.polls++;
     for (const [i, restore] of asked.entries()) {
-      if (released[i] === false) this.end(restore);
-      else this.tellIfLong(restore);
+      restore.silent = told[i] === "silent" ? restore.silent + 1 : 0;
+      if (told[i] === "back") this.end(restore);
+      else if (told[i] === "unclear" || restore.silent === SILENT) this.giveUp(restore);
+      else {
+        this.tellIfLong(restore);
+        if (performance.now() - restore.asked >= this.options.againMs) void this.ask(restore);
+      }
     }
     if (this.running > 0) this.pollSoon();
+  }
+
+  private giveUp(restore: Restore): void {
+    const { path, silent } = restore;
+    const why =
+      silent === 0 ? "has no layout to tell of any more" : "does not answer any more when it is asked for its layout";
+    this.tell(`${path} is under restore and ${why}: its readers wait no longer, and say what is wrong with it`);
+    this.end(restore);
   }
 
   private tellIfLong(restore: Restore): void {
@@ -173,7 +205,8 @@ export class Restores {
   }
 
   private end(restore: Restore): void {
-    if (!this.open.delete(restore.path)) return;
+    if (this.open.get(restore.path) !== restore) return;
+    this.open.delete(restore.path);
     this.running--;
     this.polls = 0;
     restore.finish();
