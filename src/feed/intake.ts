@@ -3,6 +3,7 @@
  * Raw bytes are held only between the read and the end of its decoding, and a read is only started when the rows
  * it will produce have their place, so that the arena always drains.
  */
+import { setMaxListeners } from "node:events";
 import type { BlockSamples, BlockTable, DecodeReport, DecodeRequest } from "../formats/types.ts";
 import { AthanorError } from "../base/errors.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
@@ -13,14 +14,13 @@ import { formatSize } from "../base/units.ts";
 import { MemoryBudget, RowTooLong } from "./errors.ts";
 import type { GroupMemory } from "./memory.ts";
 import { align } from "./memory.ts";
+import { SLACK, placeRuns } from "./placed-runs.ts";
+import type { PlacedRead, PlacedRun, PlacedRuns } from "./placed-runs.ts";
 import { FLAG_CUT, FLAGS_AT } from "./quarantine.ts";
 import type { BadRecord, Quarantine } from "./quarantine.ts";
 import type { RecordRun, Source } from "./source.ts";
 import type { Piece, Span } from "./spans.ts";
-import { restartsOf, spanOf } from "./spans.ts";
-
-/** Bytes behind the raw bytes that a kernel may load (never use) beyond their end. */
-const SLACK = 32;
+import { restartsOf } from "./spans.ts";
 
 export interface RowSink {
   /** Address for a record of the run, 0 to skip it. Called once a record, right before decoding. */
@@ -43,9 +43,17 @@ export interface RunningStream {
   turn: Promise<unknown>;
 }
 
+/** A read that has not arrived. */
+interface Reading {
+  shard: number;
+  file: number;
+  offset: number;
+  since: number;
+}
+
 export class Intake {
   /** Reads issued and not arrived: what a watchdog or `why` names. */
-  private readonly reading = new Map<number, { shard: number; offset: number; length: number; since: number }>();
+  private readonly reading = new Map<number, Reading>();
   private nextRead = 1;
   private active = 0;
   private whenIdle: (() => void) | undefined;
@@ -57,6 +65,7 @@ export class Intake {
   /** Replaces bad records where the job asked for that. */
   private readonly quarantine: Quarantine | undefined;
   private readonly clocks: StageClocks;
+  private readonly ending = new AbortController();
 
   constructor(
     group: number,
@@ -73,10 +82,12 @@ export class Intake {
     this.options = options;
     this.quarantine = quarantine;
     this.clocks = source.clocks;
+    // As many wait at it as there are reads.
+    setMaxListeners(0, this.ending.signal);
   }
 
   openStream(shard: number): RunningStream {
-    const stream = this.source.openStream(shard);
+    const stream = this.source.openStream(shard, this.over);
     return {
       place: (offset, length) => ({ stream, offset, length }),
       close: () => this.decoders.closeStream(stream),
@@ -142,15 +153,26 @@ export class Intake {
 
   /** The read that has been under way for longest, in words. */
   oldest(): string | undefined {
-    let oldest: { shard: number; offset: number; since: number } | undefined;
+    let oldest: Reading | undefined;
     for (const read of this.reading.values()) if (oldest === undefined || read.since < oldest.since) oldest = read;
     if (oldest === undefined) return undefined;
-    const seconds = ((performance.now() - oldest.since) / 1000).toFixed(1);
-    const { shard, offset } = oldest;
-    const targets = this.source.foresees ? this.source.targetsOf(shard, 0, offset, 1) : undefined;
-    const notes = [targets?.join(", "), this.source.noteOf(shard)].filter((note) => note !== undefined);
+    const { source } = this;
+    const { shard, file, offset, since } = oldest;
+    const seconds = ((performance.now() - since) / 1000).toFixed(1);
+    const targets = source.foresees ? source.targetsOf(shard, file, offset, 1) : undefined;
+    const notes = [targets?.join(", "), source.noteOf(shard, file)].filter((note) => note !== undefined);
     const why = notes.length === 0 ? "" : ` (${notes.join(", ")})`;
-    return `storage: reading ${this.source.path(oldest.shard)} at byte ${oldest.offset} for ${seconds} s${why}`;
+    return `storage: reading ${source.path(shard, file)} at byte ${offset} for ${seconds} s${why}`;
+  }
+
+  /** Aborted: nobody waits for what is read here any more. */
+  get over(): AbortSignal {
+    return this.ending.signal;
+  }
+
+  /** Reads that wait for their file to come back from an archive are given up. */
+  end(): void {
+    this.ending.abort();
   }
 
   /** Resolves when no read and no decoding of this run is under way. */
@@ -165,7 +187,7 @@ export class Intake {
     sink: RowSink,
   ): Promise<void> {
     let unread: (AthanorError | undefined)[] = [];
-    if (this.source.readsItself) await this.source.check(shard);
+    if (this.source.readsItself) await this.check(shard);
     const samples = Promise.all(runs.map(async ({ run }) => await this.source.samplesOf(shard, run.block)));
     // Awaited below: until then its failure is nobody's.
     samples.catch(() => undefined);
@@ -189,16 +211,28 @@ export class Intake {
     await settled(tasks);
   }
 
-  /** Reads `place` bytes behind `raw`. */
-  private async read(shard: number, read: PlacedRead, raw: number, urgent: boolean): Promise<void> {
-    const { file, offset, length, place } = read;
+  /** Of what its format reads itself: is the file there, and the one of the index? */
+  private check(shard: number): Promise<void> {
+    return this.counted({ shard, file: 0, offset: 0 }, () => this.source.check(shard, this.over));
+  }
+
+  private async counted(what: Omit<Reading, "since">, work: () => Promise<void>): Promise<void> {
     const id = this.nextRead++;
-    this.reading.set(id, { shard, offset, length, since: performance.now() });
+    this.reading.set(id, { ...what, since: performance.now() });
     try {
-      await this.source.read(shard, file, offset, length, this.memory.buffer, raw + place, urgent);
+      await work();
     } finally {
       this.reading.delete(id);
     }
+  }
+
+  /** Reads `place` bytes behind `raw`. */
+  private async read(shard: number, read: PlacedRead, raw: number, urgent: boolean): Promise<void> {
+    const { file, offset, length, place } = read;
+    const { buffer } = this.memory;
+    await this.counted({ shard, file, offset }, () =>
+      this.source.read(shard, file, offset, length, buffer, raw + place, urgent, this.over),
+    );
   }
 
   /** Reads runs one by one behind a read of all that failed; their faults. */
@@ -347,7 +381,7 @@ export class Intake {
     };
     const report = await this.decoders.columns(this.group, request, urgent, stream);
     // What its format reads itself may have been replaced while the block was in the queue.
-    if (this.source.readsItself) await this.source.check(shard);
+    if (this.source.readsItself) await this.check(shard);
     const bad: BadRecord[] = [];
     for (const [record, fault] of faultsOf(report.faults)) {
       if (samples !== undefined) throw await this.inRecord(shard, fault);
@@ -425,71 +459,6 @@ export class Intake {
     }
     throw new Error("decoder reported a cut row that is not marked");
   }
-}
-
-/** A run with its span, and where in the reserved bytes each piece of that lies. */
-interface PlacedRun {
-  run: RecordRun;
-  span: Span;
-  places: number[];
-}
-
-/** Bytes that are read at once, to `place` in the reserved bytes. */
-interface PlacedRead {
-  file: number;
-  offset: number;
-  length: number;
-  place: number;
-}
-
-interface PlacedRuns {
-  shard: number;
-  runs: PlacedRun[];
-  reads: PlacedRead[];
-  /** Where the tables of rows begin, one behind the other, 64-byte aligned. */
-  rowsAt: number;
-  /** Bytes to reserve for all. */
-  need: number;
-}
-
-/** Lays out adjacent blocks of one shard in memory: pieces that lie side by side in a file are one read. */
-export function placeRuns(
-  table: BlockTable,
-  runs: readonly RecordRun[],
-  wants: ((field: number) => boolean) | undefined,
-): PlacedRuns {
-  const placed: PlacedRun[] = [];
-  const reads: PlacedRead[] = [];
-  let end = 0;
-  let rows = 0;
-  let largest = 0;
-  for (const run of runs) {
-    const span = spanOf(table, run.block, run.from, run.to, wants);
-    const places = span.pieces.map(({ file, offset, length }) => {
-      const last = reads.at(-1);
-      if (last !== undefined && last.file === file && last.offset + last.length === offset) {
-        last.length += length;
-      } else {
-        end = align(end, 64);
-        reads.push({ file, offset, length, place: end });
-      }
-      end += length;
-      return end - length;
-    });
-    placed.push({ run, span, places });
-    const tableBytes = align(span.records * 4, 64);
-    rows += tableBytes;
-    largest = Math.max(largest, align(span.length + SLACK, 64) + tableBytes);
-  }
-  const rowsAt = align(end + SLACK, 64);
-  return {
-    shard: (runs[0] as RecordRun).shard,
-    runs: placed,
-    reads,
-    rowsAt,
-    // A stream gives one block after the other, all into the same place.
-    need: table.stream ? largest : rowsAt + rows,
-  };
 }
 
 /** Samples [from, from + count) of a block; rows of pieces are those of a whole one. */

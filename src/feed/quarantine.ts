@@ -67,6 +67,8 @@ export interface ForRun {
   group: number;
   memory: GroupMemory;
   decoders: Decoders;
+  /** Aborted when the run has ended. */
+  over: AbortSignal;
 }
 
 export interface BadRecord {
@@ -237,8 +239,8 @@ export class Quarantine {
     let at = raw;
     for (const piece of pieces) {
       places.push(at);
-      if (!table.stream) await this.read(shard, piece, at);
-      else if (format.kind === "rows") await this.inflate(shard, piece, at);
+      if (!table.stream) await this.read(shard, piece, at, run.over);
+      else if (format.kind === "rows") await this.inflate(shard, piece, at, run.over);
       at += piece.length;
     }
     const place = { firstRecord, records, file: this.source.path(shard) };
@@ -253,13 +255,13 @@ export class Quarantine {
       const segments = pieces.map((piece, i) => ({ ...piece, bytes: new Uint8Array(buffer, places[i], piece.length) }));
       const restarts = restartsOf(table, block, span);
       const asRead = { ...place, block, segments, origin, meta: this.source.meta(shard), checkCrc: true };
-      const stream = table.stream ? { stream: this.source.openStream(shard), offset, length } : undefined;
+      const stream = table.stream ? { stream: this.source.openStream(shard, run.over), offset, length } : undefined;
       try {
         columns = await run.decoders.survey(run.group, { ...asRead, format: format.name, restarts }, stream);
       } finally {
         if (stream !== undefined) run.decoders.closeStream(stream.stream);
       }
-      if (this.source.readsItself) await this.source.check(shard);
+      if (this.source.readsItself) await this.source.check(shard, run.over);
       found = { begin: new Uint32Array(0), end: new Uint32Array(0), faults: columns.faults };
     }
     const survey = { ...found, offset, firstRecord, records };
@@ -294,14 +296,14 @@ export class Quarantine {
     return this.kernels as Kernels;
   }
 
-  private async read(shard: number, { file, offset, length }: Piece, raw: number): Promise<void> {
+  private async read(shard: number, { file, offset, length }: Piece, raw: number, over: AbortSignal): Promise<void> {
     const buffer = (this.kernels as Kernels).memory.buffer as SharedArrayBuffer;
-    await this.source.read(shard, file, offset, length, buffer, raw, true);
+    await this.source.read(shard, file, offset, length, buffer, raw, true, over);
   }
 
   /** A stream has no other way to a block than from its beginning. */
-  private async inflate(shard: number, { offset, length }: Piece, raw: number): Promise<void> {
-    const { encoding, pull } = this.source.openStream(shard);
+  private async inflate(shard: number, { offset, length }: Piece, raw: number, over: AbortSignal): Promise<void> {
+    const { encoding, pull } = this.source.openStream(shard, over);
     const stream = openStream(encoding, this.source.path(shard), () => {
       pull().then(
         ({ bytes, last }) => stream.push(bytes, last),

@@ -214,6 +214,7 @@ export class Run {
   async close(): Promise<void> {
     const { decoders, memories } = this.parts;
     this.supply.close();
+    for (const { intake } of this.sources) intake.end();
     await Promise.all(this.sources.map(({ intake }) => intake.drained()));
     decoders.detach(this.number);
     memories.release(this.memory.kernels);

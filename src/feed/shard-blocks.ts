@@ -15,7 +15,7 @@ import { openStream } from "../formats/stream.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { newClocks } from "../telemetry/clocks.ts";
 import type { CountRequest } from "./count-thread.ts";
-import { placeRuns } from "./intake.ts";
+import { placeRuns } from "./placed-runs.ts";
 import { Source } from "./source.ts";
 import { restartsOf } from "./spans.ts";
 

@@ -3,6 +3,7 @@
  * counted and checked against the index.
  */
 import { lastAtMost } from "../base/search.ts";
+import { unlessAborted } from "../base/unless-aborted.ts";
 import type { DatasetIndex, ShardRow, StoredTable } from "../dataset/types.ts";
 import { versionOf } from "../dataset/shard-files.ts";
 import { columnReader, formatOf } from "../formats/registry.ts";
@@ -95,8 +96,9 @@ export class Source {
     return this.index.shards[number] as ShardRow;
   }
 
-  path(number: number): string {
-    return `${this.index.root}/${this.shard(number).path}`;
+  /** Of the shard, or of its file number `file`. */
+  path(number: number, file = 0): string {
+    return file === 0 ? `${this.index.root}/${this.shard(number).path}` : this.file(number, file).path;
   }
 
   key(number: number): bigint {
@@ -181,7 +183,7 @@ export class Source {
     return runs;
   }
 
-  /** Reads bytes of a shard (of its file number `file`) as stored into shared memory at `at`. */
+  /** Reads bytes of a shard (of its file number `file`) as stored into shared memory at `at`. `over`: nobody waits for them any more. */
   async read(
     shard: number,
     file: number,
@@ -190,14 +192,15 @@ export class Source {
     buffer: SharedArrayBuffer,
     at: number,
     small: boolean,
+    over?: AbortSignal,
   ): Promise<void> {
     const start = nowNs();
     this.opened.add(shard);
     const { path, version } = this.file(shard, file);
     // A released file is not read before it is back: such a read hangs where nobody can end it.
     const arrival = this.home?.arrival(path);
-    if (arrival !== undefined) await arrival;
-    await this.storage.readShared(path, version, buffer, at, offset, length);
+    if (arrival !== undefined) await unlessAborted(arrival, over);
+    await this.storage.readShared(path, version, buffer, at, offset, length, over);
     this.clocks.reads++;
     if (small) this.clocks.smallReads++;
     this.clocks.readBytes += length;
@@ -226,18 +229,20 @@ export class Source {
 
   /** Would a read of it wait for the file to come back from an archive? */
   isAway(shard: number): boolean {
-    return this.noteOf(shard) !== undefined;
+    return this.noteOf(shard, 0) !== undefined;
   }
 
-  /** Why reading it waits, in words. */
-  noteOf(shard: number): string | undefined {
-    return this.home?.noteOf(this.path(shard));
+  /** Why reading a file of it waits, in words. */
+  noteOf(shard: number, file: number): string | undefined {
+    return this.home?.noteOf(this.path(shard, file));
   }
 
   /** Is the shard still the one of the index? For formats that read it themselves, by its path: a pooled handle would not tell. */
-  async check(shard: number): Promise<void> {
+  async check(shard: number, over?: AbortSignal): Promise<void> {
     const { path, version } = this.file(shard, 0);
     this.opened.add(shard);
+    const arrival = this.home?.arrival(path);
+    if (arrival !== undefined) await unlessAborted(arrival, over);
     const found = await this.storage.stat(path);
     if (found.size !== version.size || found.mtimeNs !== version.mtimeNs) throw changedError(path, found, version);
   }
@@ -251,14 +256,14 @@ export class Source {
   }
 
   /** A compressed shard to be read from its beginning. */
-  openStream(shard: number): OpenStream {
+  openStream(shard: number, over?: AbortSignal): OpenStream {
     const row = this.shard(shard);
     let at = 0;
     const pull = async (): Promise<{ bytes: Uint8Array; last: boolean }> => {
       const length = Math.min(STREAM_BYTES, row.size - at);
       if (length <= 0) return { bytes: new Uint8Array(0), last: true };
       const bounce = takeBounce(length);
-      await this.read(shard, 0, at, length, bounce, 0, false);
+      await this.read(shard, 0, at, length, bounce, 0, false, over);
       const bytes = new Uint8Array(bounce, 0, length).slice();
       returnBounce(bounce);
       at += length;

@@ -14,6 +14,7 @@
  */
 import { dirname, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { unlessAborted } from "../base/unless-aborted.ts";
 import { BOUNCE_BYTES, returnBounce, takeBounce } from "./bounce.ts";
 import { NotAFile, RETRIED, changedError, systemError, truncatedError } from "./errors.ts";
 import type { SystemFault } from "./errors.ts";
@@ -141,9 +142,11 @@ class Posix implements PosixStorage {
     byteOffset: number,
     offset: number,
     length: number,
+    over?: AbortSignal,
   ): Promise<number> {
     return this.withFile(path, expected, offset, false, async (file) => {
-      if (this.whenThere !== undefined && isEmpty(file)) await this.whenThere(path);
+      const there = isEmpty(file) ? this.whenThere?.(path) : undefined;
+      if (there !== undefined) await unlessAborted(there, over);
       const known = this.targetsOf?.(path, offset, length);
       const targets = { names: known ?? [`device ${file.device}`], known: known !== undefined };
       const version = expected && { size: expected.size, mtimeNs: expected.mtimeNs };

@@ -53,7 +53,8 @@ export interface Storage {
   open(uri: string, expected?: ObjectVersion): Promise<ReadableObject>;
   /**
    * Reads exactly [offset, offset + length) of `uri` into `buffer` at `byteOffset`; resolves to `length`. `expected`: the version in the
-   * index; checked at the open and behind the read.
+   * index; checked at the open and behind the read. `over` ends the waiting for a file that comes back from an archive: nothing of it is
+   * read then. A read that has begun goes on.
    */
   readShared(
     uri: string,
@@ -62,6 +63,7 @@ export interface Storage {
     byteOffset: number,
     offset: number,
     length: number,
+    over?: AbortSignal,
   ): Promise<number>;
   /** All plain files below a folder, in byte order of their paths; hidden names are left out, save `LISTED_HIDDEN`. */
   list(folder: string): Promise<ListedObject[]>;

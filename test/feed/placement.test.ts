@@ -3,8 +3,10 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
+import { Budget } from "../../src/feed/budget.ts";
 import type { Home } from "../../src/lustre/placement.ts";
 import type { OrderOptions } from "../../src/order/types.ts";
+import { unlessAborted } from "../../src/base/unless-aborted.ts";
 import { createPosixStorage } from "../../src/storage/posix.ts";
 import type { PosixStorage } from "../../src/storage/posix.ts";
 import type { Storage } from "../../src/storage/types.ts";
@@ -163,6 +165,64 @@ test("whoever waits for a released shard is told so", async () => {
     released = false;
     finish();
     assert.equal((await first).ids.length, 40);
+  } finally {
+    await rig.close();
+  }
+});
+
+test("a run that ends while it waits for released shards gives back its memory", async () => {
+  // One wait is known to the reader, the other to its storage alone.
+  for (const wait of ["arrival", "storage"] as const) {
+    let asked = 0;
+    const never = (): Promise<void> => {
+      asked++;
+      return new Promise<void>(() => undefined);
+    };
+    const own = home([], wait === "arrival" ? { arrival: never } : {});
+    const base = createPosixStorage({ threads: 2 });
+    const { storage } = delayed(base, [], () => 0);
+    if (wait === "storage") {
+      storage.readShared = (path, version, buffer, at, offset, length, over) =>
+        unlessAborted(never(), over).then(() => base.readShared(path, version, buffer, at, offset, length));
+    }
+    const budget = new Budget(2 ** 31);
+    const size = { batch: 40, world: 1, placement: { home: () => own }, storage, budget };
+    const rig = await Rig.open(folder, windows, size);
+    try {
+      const client = rig.client({ rank: 0 });
+      for (const end = Date.now() + 20_000; asked === 0; await sleep(5)) assert.ok(Date.now() < end, "nothing is read");
+      assert.ok(budget.reserved > 0);
+      client.member!.leave();
+      for (const end = Date.now() + 20_000; budget.reserved > 0; await sleep(5))
+        assert.ok(Date.now() < end, "it is kept");
+      assert.equal(client.error, undefined);
+    } finally {
+      await rig.close();
+    }
+  }
+});
+
+test("what a format's library reads by itself waits for its shard to be back, and can be given up", async () => {
+  const waiting = new Map<number, () => void>();
+  const arrival = (path: string): Promise<void> | undefined =>
+    numberOf(path) === 7 ? undefined : new Promise<void>((resolve) => waiting.set(numberOf(path), resolve));
+  const rig = await Rig.open(folder, windows, {
+    batch: 40,
+    world: 1,
+    placement: { home: () => home([], { arrival }) },
+  });
+  try {
+    const over = new AbortController();
+    const given = assert.rejects(rig.source.check(1, over.signal), /no longer/);
+    let checked = false;
+    const held = rig.source.check(0).then(() => (checked = true));
+    await rig.source.check(7);
+    await sleep(50);
+    assert.equal(checked, false);
+    over.abort(new Error("no longer"));
+    await given;
+    waiting.get(0)!();
+    await held;
   } finally {
     await rig.close();
   }

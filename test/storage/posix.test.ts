@@ -249,3 +249,16 @@ test("forget(sources) leaves the files of other data open", async () => {
   assert.deepEqual(await reopened([]), []);
   await storage.close();
 });
+
+test("who waits for a file to come back can leave; nothing of it is read then", async () => {
+  const path = make("away", "");
+  truncateSync(path, 100_000);
+  const never = new Promise<void>(() => undefined);
+  const storage = createPosixStorage({ whenThere: () => never });
+  const over = new AbortController();
+  const read = storage.readShared(path, undefined, new SharedArrayBuffer(8), 0, 0, 8, over.signal);
+  setTimeout(() => over.abort(new Error("the run is over")), 20);
+  await assert.rejects(read, /the run is over/);
+  assert.equal(storage.stats().bytesRead, 0);
+  assert.equal(await storage.close(), true);
+});
