@@ -43,7 +43,11 @@ export class HeldSupply implements Supply, Strand {
     this.parts = parts;
     this.rest = parts.order.samples;
     // Few enough to be held are few enough to be asked for; should they be many after all, the first ones.
-    if (parts.source.foresees) parts.source.foresee(parts.source.index.shards.slice(0, FORESEEN).keys());
+    const { foresees, index } = parts.source;
+    if (foresees)
+      parts.source.foresee(
+        index.shards.slice(0, FORESEEN).map(({ records }, shard) => ({ shard, from: 0, to: records })),
+      );
     this.address = new Uint32Array(this.rest);
   }
 
@@ -138,6 +142,7 @@ export class HeldSupply implements Supply, Strand {
     }
     this.shard++;
     const records = source.shard(shard).records;
+    if (source.foresees && source.hasMoreFiles(shard)) source.foresee([{ shard, from: 0, to: records }], FORESEEN);
     this.planned = records === 0 ? [] : source.runs(table, shard, 0, records);
     return this.planned.length > 0 || this.plan();
   }

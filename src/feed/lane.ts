@@ -45,6 +45,8 @@ interface PlannedRead {
   rows: number;
   /** The file that it begins with, and its first and last byte wanted of that; undefined: of what its format reads itself. */
   where: { file: number; from: number; to: number } | undefined;
+  /** All files that it reads. */
+  files: Set<number>;
 }
 
 /** Room for rows that all lanes of a run have together. */
@@ -101,8 +103,8 @@ export class Lane {
   private inNeed = false;
   /** Position of the next row to read; undefined: it has changed. */
   private next: number | undefined;
-  /** What lies before this row of this pass was foreseen. */
-  private foreseen = { pass: -1, row: 0 };
+  /** What lies before this row of this pass was foreseen, but for the files of shard `blind`, which were not known. */
+  private foreseen: { pass: number; row: number; blind: number | undefined } = { pass: -1, row: 0, blind: undefined };
 
   constructor(number: number, pass: number, row: number, parts: LaneParts) {
     this.number = number;
@@ -200,18 +202,27 @@ export class Lane {
   }
 
   private mayWait(read: PlannedRead, targets: readonly string[] | undefined): boolean {
-    return this.parts.source.isAway(read.shard) || (targets !== undefined && this.parts.load.isFull(targets));
+    return (
+      this.parts.source.isAway(read.shard, read.files) || (targets !== undefined && this.parts.load.isFull(targets))
+    );
   }
 
   /** Has the places of the next shards asked for, well before they are read. */
   private foresee(): void {
     const { order, source, largestExtent } = this.parts;
-    const { pass, row } = this.foreseen;
-    if (!source.foresees || (pass === this.pass && this.cursor < row)) return;
+    if (!source.foresees) return;
+    const { pass, row, blind } = this.foreseen;
+    const knowsMore = blind !== undefined && source.hasMoreFiles(blind);
+    if (pass === this.pass && this.cursor < row && !knowsMore) return;
     const rows = AHEAD * largestExtent;
     const pieces = order.pieces(this.pass, this.number, this.cursor, this.cursor + rows);
-    source.foresee(pieces.map(({ extent }) => order.extents.shard[extent] as number));
-    this.foreseen = { pass: this.pass, row: this.cursor + rows / 2 };
+    const seen = source.foresee(
+      pieces.map(({ extent, first, count }) => {
+        const from = source.extentRecord(extent) + first;
+        return { shard: order.extents.shard[extent] as number, from, to: from + count };
+      }),
+    );
+    this.foreseen = { pass: this.pass, row: this.cursor + (seen.records ?? rows) / 2, blind: seen.blind };
   }
 
   /** More than a step and two windows beyond the first of the local ranks: a lane nobody reads from must not run away. */
@@ -339,7 +350,7 @@ export class Lane {
       const span = spanOf(table, run.block, run.from, run.to, source.wants(shard));
       const rows = run.to - run.from;
       if (read === undefined || table.stream || bytes >= most.bytes || read.rows + rows > most.rows) {
-        read = { shard, pass: this.pass, runs: [], laneRows: [], rows: 0, where: undefined };
+        read = { shard, pass: this.pass, runs: [], laneRows: [], rows: 0, where: undefined, files: new Set() };
         bytes = 0;
         this.planned.push(read);
       }
@@ -347,7 +358,10 @@ export class Lane {
       read.runs.push(run);
       read.laneRows.push(this.cursor + run.from - from);
       read.rows += rows;
-      for (const piece of span.pieces) read.where = widened(read.where, piece);
+      for (const piece of span.pieces) {
+        read.where = widened(read.where, piece);
+        read.files.add(piece.file);
+      }
     }
     this.openWindows(this.cursor, this.cursor + piece.count);
     this.cursor += piece.count;

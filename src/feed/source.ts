@@ -17,7 +17,7 @@ import type { ObjectVersion, Storage } from "../storage/types.ts";
 import type { StageClocks } from "../telemetry/clocks.ts";
 import { nowNs } from "../telemetry/clocks.ts";
 import type { OpenStream } from "./decoders.ts";
-import { blockOf } from "./spans.ts";
+import { blockOf, spanOf } from "./spans.ts";
 
 /** A run of records of one block: what one decode task produces. */
 export interface RecordRun {
@@ -34,7 +34,18 @@ export interface RecordRun {
  */
 const STREAM_BYTES = 2 * 1024 * 1024;
 
+/** Files of a shard that are asked for ahead; lanes are many, and what is read much later is asked for later. */
+const MOST_FILES = 512;
+
 let nextStream = 1;
+
+/** What came of foreseeing. */
+export interface Foreseen {
+  /** Records of which all files are asked for; undefined: of all. */
+  records: number | undefined;
+  /** The first shard of which it is not known which files it has. */
+  blind: number | undefined;
+}
 
 export class Source {
   readonly index: DatasetIndex;
@@ -217,9 +228,36 @@ export class Source {
     return this.home !== undefined;
   }
 
-  /** Shards that are read soon, the next one first: where they lie is asked meanwhile. */
-  foresee(shards: Iterable<number>): void {
-    this.home?.expect([...new Set(shards)].map((shard) => this.path(shard)));
+  /** Records that are read soon, the next ones first: where their files lie is asked meanwhile, of `most` files. */
+  foresee(ahead: Iterable<Omit<RecordRun, "block">>, most = MOST_FILES): Foreseen {
+    const paths = new Set<string>();
+    const seen: Foreseen = { records: undefined, blind: undefined };
+    let records = 0;
+    for (const { shard, from, to } of ahead) {
+      const stored = this.tables[shard];
+      if (stored === undefined) seen.blind ??= shard;
+      if (stored?.files === undefined) {
+        paths.add(this.path(shard));
+        records += to - from;
+        continue;
+      }
+      for (const run of this.runs(stored.table, shard, from, to)) {
+        const { pieces } = spanOf(stored.table, run.block, run.from, run.to, this.wants(shard));
+        for (const { file } of pieces) paths.add(this.path(shard, file));
+        records += run.to - run.from;
+        if (paths.size >= most) break;
+      }
+      if (paths.size < most) continue;
+      seen.records = records;
+      break;
+    }
+    this.home?.expect([...paths]);
+    return seen;
+  }
+
+  /** Is it known that a shard is more than one file? */
+  hasMoreFiles(shard: number): boolean {
+    return this.tables[shard]?.files !== undefined;
   }
 
   /** What holds bytes of a shard (of its file number `file`); undefined: not known. */
@@ -227,9 +265,11 @@ export class Source {
     return this.home?.targetsOf(this.file(shard, file).path, offset, length);
   }
 
-  /** Would a read of it wait for the file to come back from an archive? */
-  isAway(shard: number): boolean {
-    return this.noteOf(shard, 0) !== undefined;
+  /** Would a read of these files of it wait for one to come back from an archive? None: what its format reads itself. */
+  isAway(shard: number, files: ReadonlySet<number>): boolean {
+    if (this.home?.restoring !== true) return false;
+    if (files.size === 0) return this.noteOf(shard, 0) !== undefined;
+    return [...files].some((file) => this.noteOf(shard, file) !== undefined);
   }
 
   /** Why reading a file of it waits, in words. */

@@ -37,6 +37,8 @@ export interface Home {
   /** These files will be read soon, the first one first. */
   expect(paths: readonly string[]): void;
   targetsOf(path: string, offset: number, length: number): readonly string[] | undefined;
+  /** Is any file of this node waited for? */
+  readonly restoring: boolean;
   /** Resolves when a released file is back, or cannot be brought back ahead; undefined: nothing to wait for. */
   arrival(path: string): Promise<void> | undefined;
   /** Why reading a file waits, in words. */
@@ -88,6 +90,7 @@ export class Placement {
     this.lustre = this.hasLustre();
     if (!this.lustre) return undefined;
     const early: string[] = [];
+    const { restores } = this;
     let system: string | undefined;
     let over = false;
     const home = {
@@ -97,8 +100,11 @@ export class Placement {
         else if (!over) early.push(...paths);
       },
       targetsOf: (file: string, offset: number, length: number) => this.targetsOf(file, offset, length),
-      arrival: (file: string) => this.restores.arrival(file),
-      noteOf: (file: string) => this.restores.noteOf(file),
+      get restoring() {
+        return restores.any;
+      },
+      arrival: (file: string) => restores.arrival(file),
+      noteOf: (file: string) => restores.noteOf(file),
     };
     void this.lustreOf(path).then((source) => {
       over = true;

@@ -94,6 +94,10 @@ export class Restores {
     return restore?.done;
   }
 
+  get any(): boolean {
+    return this.open.size > 0;
+  }
+
   noteOf(path: string): string | undefined {
     const restore = this.open.get(path);
     if (restore === undefined) return undefined;

@@ -11,6 +11,7 @@ import { createPosixStorage } from "../../src/storage/posix.ts";
 import type { PosixStorage } from "../../src/storage/posix.ts";
 import type { Storage } from "../../src/storage/types.ts";
 import { Rig, remove, writeShards } from "./rig.ts";
+import { writeZarr } from "./zarr-folder.ts";
 
 // Blocks of 4 MiB hold 210 records of 20 KB: two and a bit a shard.
 const SHARDS = 8;
@@ -30,6 +31,7 @@ const numberOf = (path: string): number => Number(/s(\d+)\.tfrecord$/.exec(path)
 function home(places: Places, more: Partial<Home> = {}): Home {
   return {
     requestBytes: undefined,
+    restoring: true,
     expect: () => undefined,
     targetsOf: (path) => {
       const ost = places[numberOf(path)];
@@ -227,3 +229,47 @@ test("what a format's library reads by itself waits for its shard to be back, an
     await rig.close();
   }
 });
+
+for (const [supply, options] of [
+  ["lanes", { seed: 11n, globalBatch: 40, lanes: 4, window: 60 }],
+  ["a set that is held", { seed: 11n, globalBatch: 40 }],
+] as const) {
+  test(`the chunks of Zarr that ${supply} read next are named ahead and waited for, not their folder`, async () => {
+    const zarr = writeZarr(8000, [
+      { name: "id", type: "<i4", chunkRows: 1000 },
+      { name: "input_ids", type: "<i8", width: 512, chunkRows: 1000 },
+    ]);
+    const named: string[] = [];
+    let released = true;
+    let finish = (): void => undefined;
+    const back = new Promise<void>((resolve) => (finish = resolve));
+    const isAway = (path: string): boolean => released && path.endsWith("/input_ids/5.0");
+    const own = home([], {
+      expect: (paths) => void named.push(...paths),
+      arrival: (path) => (isAway(path) ? back : undefined),
+      noteOf: (path) => (isAway(path) ? "released to HSM, its restore was asked for 3 s ago" : undefined),
+    });
+    const rig = await Rig.open(zarr, options, { batch: 40, world: 1, placement: { home: () => own } });
+    try {
+      const client = rig.client({ rank: 0 });
+      const steps = (async () => {
+        for (let step = 0; step < 200; step++) await client.batch(step);
+      })();
+      const waits = /reading .*\/input_ids\/5\.0 at byte 0 for .* \(released to HSM, its restore was asked/;
+      const why = (): string => rig.why(client.member!);
+      for (const end = Date.now() + 20_000; !waits.test(why()); await sleep(5)) assert.ok(Date.now() < end, why());
+      released = false;
+      finish();
+      await steps;
+      const chunks = [0, 1, 2, 3, 4, 5, 6, 7].flatMap((chunk) => [`id/${chunk}`, `input_ids/${chunk}.0`]);
+      const paths = chunks.map((chunk) => `${zarr}/a.zarr/${chunk}`);
+      assert.deepEqual(
+        paths.filter((path) => !named.includes(path)),
+        [],
+      );
+    } finally {
+      await rig.close();
+      remove(zarr);
+    }
+  });
+}
