@@ -10,6 +10,11 @@ import { delimiter, isAbsolute, resolve } from "node:path";
 
 const NOT_HERE = 'import sys\nsys.path[:] = [p for p in sys.path if p.startswith("/")]\n';
 
+/** The interpreter: $ATHANOR_PYTHON, where that is set and not empty, else `python3` on PATH. */
+export function pythonCommand(): string {
+  return process.env["ATHANOR_PYTHON"] || "python3";
+}
+
 /** Arguments of an interpreter that runs `code`; what is behind them is the code's `sys.argv[1:]`. */
 export function pythonCode(code: string): string[] {
   return ["-c", NOT_HERE + code];

@@ -8,7 +8,7 @@ import { delimiter } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { messageOf } from "../base/errors.ts";
-import { pythonCode, pythonEnv } from "../base/python.ts";
+import { pythonCode, pythonCommand, pythonEnv } from "../base/python.ts";
 import { BenchEnvironment } from "./errors.ts";
 
 const run = promisify(execFile);
@@ -22,7 +22,7 @@ export interface Python {
 
 /** In a checkout the client of the same checkout is used; elsewhere the installed one (`pip install athanor-data`). */
 export async function findPython(client: Client, wanted: string | undefined): Promise<Python> {
-  const path = wanted ?? process.env["ATHANOR_PYTHON"] ?? "python3";
+  const path = wanted ?? pythonCommand();
   const checkout = fileURLToPath(new URL("../../../python/src", import.meta.url));
   const paths = [existsSync(checkout) ? checkout : undefined, pythonEnv()["PYTHONPATH"]];
   const env = {

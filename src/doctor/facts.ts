@@ -18,6 +18,16 @@ export interface PythonFacts {
   version: string;
   /** Versions of installed packages, by name. */
   packages: Readonly<Record<string, string>>;
+  /** The file that an import of `athanor` would run. */
+  client?: string | null;
+}
+
+export interface PythonTrouble {
+  command: string;
+  /** What happened when it was run: `exit code 0, no output`. */
+  trouble: string;
+  /** No answer in time. */
+  silent: boolean;
 }
 
 export interface Facts {
@@ -45,8 +55,7 @@ export interface Facts {
   node: string;
   /** Of this package. */
   athanor: string;
-  /** Undefined: none that runs; `silent`: no answer in time. */
-  python: PythonFacts | { silent: true } | undefined;
+  python: PythonFacts | PythonTrouble;
   /** Seconds that a loader waits in `next()` before it gives up. */
   loaderTimeout: number;
 }

@@ -8,7 +8,6 @@
  * const facts = await gather({ path: "/mnt/lustre/web", loaderTimeout: 540 });
  */
 import { join, resolve } from "node:path";
-import { pythonCode, pythonEnv } from "../base/python.ts";
 import { CALL_MS, runTool } from "../base/run-tool.ts";
 import type { ToolResult } from "../base/run-tool.ts";
 import { VERSION } from "../base/version.ts";
@@ -20,7 +19,8 @@ import { NotFound } from "../storage/errors.ts";
 import { hostRoot, mountOf, readMounts } from "../storage/mounts.ts";
 import type { Mount } from "../storage/mounts.ts";
 import { DISTRIBUTED } from "./facts.ts";
-import type { Facts, PythonFacts } from "./facts.ts";
+import type { Facts } from "./facts.ts";
+import { askPython } from "./python.ts";
 import { readFacts } from "./read-facts.ts";
 import { VARIABLES } from "./watched.ts";
 
@@ -107,26 +107,6 @@ function watchedOf(path: string | undefined, mounts: readonly Mount[]): Mount[] 
   // One file system may be mounted in many places, as in a pod with several volumes.
   const found = mounts.filter(({ kind }) => DISTRIBUTED.has(kind));
   return [...new Map(found.map((mount) => [mount.point, mount])).values()].slice(0, MOUNTS);
-}
-
-/** Versions by the metadata of packages: an import of torch may take a minute from a slow home. */
-const PYTHON = `import json, sys
-from importlib import metadata
-found = {}
-for name in ("numpy", "torch", "deepspeed", "athanor"):
-    try: found[name] = metadata.version(name)
-    except Exception: pass
-print(json.dumps({"version": "%d.%d.%d" % sys.version_info[:3], "packages": found}))`;
-
-async function askPython(timeoutMs: number): Promise<Facts["python"]> {
-  const command = process.env["ATHANOR_PYTHON"] ?? "python3";
-  const ran = await runTool(command, pythonCode(PYTHON), { timeoutMs, env: pythonEnv() });
-  if (ran.timedOut) return { silent: true };
-  try {
-    return { command, ...(JSON.parse(ran.stdout) as Omit<PythonFacts, "command">) };
-  } catch {
-    return undefined;
-  }
 }
 
 type Call = [name: string, ...args: string[]];

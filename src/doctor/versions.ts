@@ -14,17 +14,19 @@ export function checkVersions(facts: Facts): Checked {
   found.seen.push(`Athanor ${athanor}, Node ${node}`);
   if (isBefore(node, NODE))
     add("node-old", `Node ${node} is too old`, "process.versions.node", `Node ${NODE.join(".")} or later`);
-  if (python === undefined) {
+  const { command } = python;
+  const from = facts.env["ATHANOR_PYTHON"]
+    ? `ATHANOR_PYTHON=${command}`
+    : `${command} on PATH, ATHANOR_PYTHON is not set`;
+  if ("trouble" in python) {
+    const evidence = `${from}: ${python.trouble}`;
     const fix = "name the Python of the training with ATHANOR_PYTHON; without one, layouts are asked file by file";
-    add("python-missing", "no Python runs here", "ATHANOR_PYTHON, else python3 on PATH", fix);
+    const slow = "is it on a file system in trouble? A home or an environment on Lustre starts as slowly as Lustre";
+    if (python.silent) add("python-silent", "Python does not answer in time", evidence, `${slow}; else ${fix}`);
+    else add("python-missing", "no Python runs here", evidence, fix);
     return found;
   }
-  if ("silent" in python) {
-    const fix = "is it on a file system in trouble? A home or an environment on Lustre starts as slowly as Lustre";
-    add("python-silent", "Python does not start in time", "ATHANOR_PYTHON, else python3 on PATH", fix);
-    return found;
-  }
-  const { command, version, packages } = python;
+  const { version, packages, client } = python;
   const named = ["numpy", "torch", "deepspeed", "athanor"].map(
     (name) => `${name} ${packages[name] ?? "not installed"}`,
   );
@@ -47,7 +49,7 @@ export function checkVersions(facts: Facts): Checked {
     add(
       "versions-differ",
       what,
-      "metadata of the package",
+      `__version__ in ${client ?? "the package"}`,
       "install both from one release: clients and agents of other protocols refuse each other",
     );
   }

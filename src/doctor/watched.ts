@@ -46,6 +46,7 @@ export const PATTERNS: readonly string[] = [
 
 /** Variables of the environment that are looked at. */
 export const VARIABLES: readonly string[] = [
+  "ATHANOR_PYTHON",
   "DEEPSPEED_TIMEOUT",
   "RANK",
   "SLURM_PROCID",

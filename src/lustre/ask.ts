@@ -12,6 +12,7 @@
  */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
+import { pythonCommand } from "../base/python.ts";
 import { CALL_MS, abandon } from "../base/run-tool.ts";
 
 export interface Question {
@@ -47,7 +48,7 @@ export async function askFiles(
   options: AskOptions = {},
 ): Promise<Answer[] | undefined> {
   const { timeoutMs = CALL_MS, perSecond = 2000, spare } = options;
-  const python = options.python ?? process.env["ATHANOR_PYTHON"] ?? "python3";
+  const python = options.python ?? pythonCommand();
   const answers: (Answer | undefined)[] = Array.from({ length: questions.length });
   const hung: Question[] = [];
   for (;;) {
