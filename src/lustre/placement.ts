@@ -146,10 +146,12 @@ export class Placement {
 
   /** Asks for the layout of one file now. */
   private async judge(path: string): Promise<void> {
-    const queued = this.wanted.findIndex((wanted) => wanted.path === path);
-    const [wanted] = queued < 0 ? [] : this.wanted.splice(queued, 1);
-    const source = wanted === undefined ? await this.lustreOf(path) : undefined;
-    const system = wanted?.system ?? (source && fileSystemOf(source));
+    let system = this.unqueue(path);
+    if (system === undefined) {
+      const source = await this.lustreOf(path);
+      // Expected meanwhile: asked for here, and not once more with the others.
+      system = this.unqueue(path) ?? (source && fileSystemOf(source));
+    }
     if (system !== undefined) {
       // Not again with those that are expected.
       if (!this.places.has(path)) this.places.set(path, undefined);
@@ -157,6 +159,12 @@ export class Placement {
     }
     this.learning.delete(path);
     if (this.places.get(path) === undefined) this.holes.add(path);
+  }
+
+  /** Takes a file out of those that are to be asked for; its file system. */
+  private unqueue(path: string): string | undefined {
+    const at = this.wanted.findIndex((wanted) => wanted.path === path);
+    return at < 0 ? undefined : this.wanted.splice(at, 1)[0]!.system;
   }
 
   /** What is known of a target without asking it. */

@@ -258,15 +258,15 @@ for (const [supply, options] of [
       const waits = /reading .*\/input_ids\/5\.0 at byte 0 for .* \(released to HSM, its restore was asked/;
       const why = (): string => rig.why(client.member!);
       for (const end = Date.now() + 20_000; !waits.test(why()); await sleep(5)) assert.ok(Date.now() < end, why());
-      released = false;
-      finish();
-      await steps;
       const chunks = [0, 1, 2, 3, 4, 5, 6, 7].flatMap((chunk) => [`id/${chunk}`, `input_ids/${chunk}.0`]);
       const paths = chunks.map((chunk) => `${zarr}/a.zarr/${chunk}`);
       assert.deepEqual(
         paths.filter((path) => !named.includes(path)),
         [],
       );
+      released = false;
+      finish();
+      await steps;
     } finally {
       await rig.close();
       remove(zarr);
