@@ -18,7 +18,11 @@ export function warningsOf({ layout, sources }: GroupView, byDefault: boolean): 
   const scalars = new Set(layout.stored.filter(({ required }) => required).map(({ feature }) => feature));
   return [
     ...(byDefault ? leftOut(layout, indexes) : []),
-    ...indexes.flatMap((index) => [...withoutValues(index, scalars), ...missingChunks(index)]),
+    ...indexes.flatMap((index) => [
+      ...withoutValues(index, scalars),
+      ...beyondInt64(index, layout.stored),
+      ...missingChunks(index),
+    ]),
   ];
 }
 
@@ -28,8 +32,11 @@ function leftOut({ columns }: GroupView["layout"], indexes: readonly DatasetInde
     columns.flatMap(({ name, feature }) => (feature === DOCUMENTS_FEATURE ? [] : [name, feature])),
   );
   const left = indexes.flatMap(({ schema }) => schema.fields.filter(({ name }) => !delivered.has(name)));
+  const outside = left.filter(({ unfit }) => unfit !== undefined).slice(0, SHOWN);
   const namesOf = (text: boolean): string[] => [
-    ...new Set(left.filter(({ kind }) => (kind === "bytes") === text).map(({ name }) => name)),
+    ...new Set(
+      left.filter(({ kind, unfit }) => (kind === "bytes") === text && unfit === undefined).map(({ name }) => name),
+    ),
   ];
   // Named once each: whoever asks for one by columns= gets its reason.
   const unfit = [...new Map(indexes.flatMap(({ schema }) => Object.entries(schema.notColumns ?? {})))];
@@ -38,6 +45,10 @@ function leftOut({ columns }: GroupView["layout"], indexes: readonly DatasetInde
   return [
     ...listed("not delivered (text or bytes)", namesOf(true)),
     ...listed("not delivered (numbers)", namesOf(false)),
+    ...listed(
+      "not delivered (numbers beyond int64)",
+      outside.map(({ name, unfit }) => `${name} (${unfit!.first}; ${formatNumber(unfit!.records, "such record")})`),
+    ),
     ...listed("fields that are no columns", [...told, ...more]),
   ];
 }
@@ -47,12 +58,22 @@ function listed(what: string, names: readonly string[]): string[] {
 }
 
 function withoutValues({ schema, totals }: DatasetIndex, scalars: ReadonlySet<string>): string[] {
+  const { records } = totals;
   return schema.fields
-    .filter(({ name, present }) => scalars.has(name) && present < totals.records)
+    .map(({ name, present, unfit }) => ({ name, missing: records - present - (unfit?.records ?? 0) }))
+    .filter(({ name, missing }) => scalars.has(name) && missing > 0)
     .map(
-      ({ name, present }) =>
-        `column ${name} has no value in ${totals.records - present} of ${formatNumber(totals.records, "record")}, which are bad ones (ATH_VALUE_MISSING)`,
+      ({ name, missing }) =>
+        `column ${name} has no value in ${missing} of ${formatNumber(records, "record")}, which are bad ones (ATH_VALUE_MISSING)`,
     );
+}
+
+function beyondInt64({ schema, totals }: DatasetIndex, stored: GroupView["layout"]["stored"]): string[] {
+  return schema.fields.flatMap(({ name, unfit }) =>
+    unfit === undefined || !stored.some(({ feature }) => feature === name)
+      ? []
+      : `column ${name} has values beyond int64 in ${unfit.records} of ${formatNumber(totals.records, "record")}, which are bad ones (ATH_VALUE_RANGE): ${unfit.first}`,
+  );
 }
 
 function missingChunks({ missing }: DatasetIndex): string[] {

@@ -78,7 +78,12 @@ function asText({ index, indexed, reading, samples }: Inspection): string {
   for (const [name, why] of left.slice(0, LEFT_SHOWN)) lines.push(`no column: ${shorten(name)} ${why}`);
   if (left.length > LEFT_SHOWN)
     lines.push(`… and ${formatNumber(left.length - LEFT_SHOWN, "field")} more that are no columns`);
-  if (left.length > 0) lines.push("");
+  const outside = schema.fields.filter(({ unfit }) => unfit !== undefined);
+  for (const { name, unfit } of outside.slice(0, LEFT_SHOWN))
+    lines.push(
+      `not delivered unless asked for: ${shorten(name)} (${formatNumber(unfit!.records, "record")} beyond int64): ${unfit!.first}`,
+    );
+  if (left.length + outside.length > 0) lines.push("");
   for (const values of samples) lines.push(shorten(valueJson(asWords(values))));
   if (samples.length > 0) lines.push("");
   lines.push(...(reading === undefined ? ["there are no records to read"] : readingLines(reading)));

@@ -71,10 +71,10 @@ export class SchemaMerge {
   }
 }
 
-type Counts = Pick<Field, "present" | "minLength" | "maxLength" | "values" | "list">;
+type Counts = Pick<Field, "present" | "minLength" | "maxLength" | "values" | "list" | "unfit">;
 
-function counts({ present, minLength, maxLength, values, list }: Field): Counts {
-  return { present, minLength, maxLength, values, ...(list === true && { list }) };
+function counts({ present, minLength, maxLength, values, list, unfit }: Field): Counts {
+  return { present, minLength, maxLength, values, ...(list === true && { list }), ...(unfit && { unfit }) };
 }
 
 /** What numbers of a loose field are where one shard has fractions. */
@@ -95,6 +95,10 @@ function mergeFields(a: Field, b: Field): Field {
   if (a.loose === true && b.loose === true) field.loose = true;
   if (a.json === true && b.json === true) field.json = true;
   if (a.list === true || b.list === true) field.list = true;
+  if (a.unfit !== undefined && b.unfit !== undefined) {
+    const { first } = a.unfit.first < b.unfit.first ? a.unfit : b.unfit;
+    field.unfit = { records: a.unfit.records + b.unfit.records, first };
+  } else if (a.unfit !== undefined || b.unfit !== undefined) field.unfit = (a.unfit ?? b.unfit)!;
   const min = pick(a.min, b.min, (x, y) => x < y);
   const max = pick(a.max, b.max, (x, y) => x > y);
   if (min !== undefined) field.min = min;

@@ -30,6 +30,7 @@ const MAX_COLUMNS = 64;
 /** `pieces`: the rule of a view whose rows are made of pieces of records. */
 export function viewLayout(schema: Schema, view: ViewRequest, file: string, pieces?: PieceRule): ViewLayout {
   const numeric = schema.fields.filter((field) => field.kind !== "bytes");
+  const fit = numeric.filter(({ unfit }) => unfit === undefined);
   const found = view.text === undefined ? undefined : textView(schema, view, view.text, file, pieces !== undefined);
   const text = found === undefined || pieces === undefined ? found : { ...found, whole: true };
   if (pieces !== undefined) {
@@ -38,7 +39,7 @@ export function viewLayout(schema: Schema, view: ViewRequest, file: string, piec
     return { ...layoutOf(columns, view.padId), tokens, ...(text === undefined ? {} : { text }) };
   }
   const names =
-    view.columns ?? (text === undefined ? defaultColumns(numeric, schema, view.own ?? [], file) : namesOfText(text));
+    view.columns ?? (text === undefined ? defaultColumns(fit, schema, view.own ?? [], file) : namesOfText(text));
   if (names.length > MAX_COLUMNS) {
     throw new ColumnUnknown(
       `${names.length} columns are too many: at most ${MAX_COLUMNS} can be delivered`,
@@ -92,7 +93,9 @@ function defaultColumns(numeric: Field[], schema: Schema, own: readonly string[]
   if (numeric.length === 0) {
     const unfit = Object.entries(schema.notColumns ?? {}).slice(0, 10);
     const found = [
-      ...schema.fields.map((field) => `${field.name} (${field.kind})`),
+      ...schema.fields.map(
+        ({ name, kind, unfit }) => `${name} (${kind}${unfit === undefined ? "" : `; ${unfit.first}`})`,
+      ),
       ...unfit.map(([name, why]) => `${name}, which ${why}`),
     ].join(", ");
     throw new ColumnUnknown(

@@ -6,6 +6,7 @@
  * for (const block of blocks) stats.add(await format.columns(block, fields), block.records);
  * const { schema, tokens, total } = stats.finish();
  */
+import type { AthanorError } from "../base/errors.ts";
 import { FeatureKind } from "./errors.ts";
 import type { BlockColumns, Column, Field, Schema } from "./types.ts";
 
@@ -34,6 +35,7 @@ export class ColumnStats {
     if (!sameBlock) this.blocks++;
     for (const [name, column] of fields) {
       const seen = this.entry(name, column);
+      countUnfit(seen.field, column, faults);
       let before = 0;
       for (let i = 0; i < records; i++) {
         const from = before;
@@ -101,6 +103,24 @@ export class ColumnStats {
     }
     return known;
   }
+}
+
+function countUnfit(field: Field, { unfit }: Column, faults: BlockColumns["faults"]): void {
+  if (unfit === undefined) return;
+  const records = unfit.rows.reduce((sum, row) => sum + (faults.has(row) ? 0 : 1), 0);
+  const { what, where } = unfit.first;
+  const file = where.file?.slice(where.file.lastIndexOf("/") + 1);
+  const known = field.unfit ?? { records: 0, first: `record ${where.record} of ${file}: ${what}` };
+  field.unfit = { ...known, records: known.records + records };
+}
+
+/** The column of a scan as if some records did not have the field: their value does not fit it, and the others are good. */
+export function withoutUnfit(column: Column, rows: Iterable<number>, first: AthanorError): void {
+  const found = [...rows];
+  const present = column.present?.slice() ?? new Uint8Array(column.ends.length).fill(1);
+  for (const row of found) present[row] = 0;
+  column.present = present;
+  column.unfit = { rows: found, first };
 }
 
 function fold(seen: Seen, column: Column, from: number, to: number, block: number): void {

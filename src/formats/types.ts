@@ -57,6 +57,11 @@ export interface Field {
   loose?: boolean;
   /** bytes only: each is the text of a JSON value (an object, a list of objects) that the data holds nested; none is `[]`. */
   json?: boolean;
+  /**
+   * int64 only: records whose value does not fit int64, which are not among those `present`, and where the first is. Whoever asks
+   * for the field gets ATH_VALUE_RANGE for them. Absent: none (formats that keep no such value have a bad record instead).
+   */
+  unfit?: { records: number; first: string };
   /** Numbers only: another record could hold another number of values, though each may hold one. Absent: of one value each, or not told (TFRecord). */
   list?: boolean;
 }
@@ -370,6 +375,8 @@ export interface Column {
   json?: boolean;
   /** See `Field.list`. Of `scan` only. */
   list?: boolean;
+  /** See `Field.unfit`: records by number in the block, `present` is 0 for them; and what is wrong with the first. Of `scan` only. */
+  unfit?: { rows: readonly number[]; first: AthanorError };
 }
 
 export interface BlockColumns {

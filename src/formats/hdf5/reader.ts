@@ -10,10 +10,12 @@ import type { Worker } from "node:worker_threads";
 import { AthanorError } from "../../base/errors.ts";
 import { spawnThread } from "../../base/threads.ts";
 import { ShardInvalid } from "../errors.ts";
+import { withoutUnfit } from "../stats.ts";
 import type { BlockColumns } from "../types.ts";
 import type { Hdf5Layout } from "./layout.ts";
 import { PULSE_BYTES, PulseWatch } from "./pulse.ts";
 import type { Hdf5Answer, Hdf5Request } from "./thread.ts";
+import { tooLarge } from "./values.ts";
 
 const WATCH_MS = 100;
 const MAX_KNOWN = 1024;
@@ -38,7 +40,10 @@ export async function layoutAt(path: string): Promise<Hdf5Layout> {
   throw new Error("unexpected answer of the HDF5 thread");
 }
 
-/** Rows [from, to) of those fields that the file has. `places` gets where the chunks of a field lie, where that can be told. */
+/**
+ * Rows [from, to) of those fields that the file has. `places` (of a scan) gets where the chunks of a field lie, where that can be
+ * told; a value that does not fit int64 is then no fault of its record: fields that are not asked for later are not touched by it.
+ */
 export async function rowsAt(
   path: string,
   names: readonly string[],
@@ -54,6 +59,15 @@ export async function rowsAt(
     if (answer.places !== undefined) places?.set(name, answer.places);
     for (const [row, fault] of answer.faults) {
       if (!found.faults.has(row)) found.faults.set(row, AthanorError.fromRecord(fault));
+    }
+    const [first] = answer.tooLarge;
+    if (first !== undefined && places !== undefined) {
+      const rows = answer.tooLarge.map(([row]) => row);
+      withoutUnfit(answer.column, rows, tooLarge(path, name, from + first[0], first[1]));
+      continue;
+    }
+    for (const [row, value] of answer.tooLarge) {
+      if (!found.faults.has(row)) found.faults.set(row, tooLarge(path, name, from + row, value));
     }
   }
   return found;

@@ -8,7 +8,7 @@
  * const { column, faults } = await readColumn("/d/a.h5", "tokens", 0, 1024);
  */
 import type { AthanorError } from "../../base/errors.ts";
-import { RecordCrc, RecordMalformed, ValueRange } from "../errors.ts";
+import { RecordCrc, RecordMalformed } from "../errors.ts";
 import { ShardTruncated } from "../../storage/errors.ts";
 import type { Column } from "../types.ts";
 import { placesOf } from "./direct.ts";
@@ -30,6 +30,8 @@ const LOOSE_ROWS = 1024;
 export interface ReadColumn {
   column: Column;
   faults: Map<number, AthanorError>;
+  /** Rows with a value of 2^63 or more, by number from `from`, with the first of these. */
+  tooLarge: Map<number, bigint>;
   /** Where its chunks lie (`placesOf`), if that was asked for and could be told. */
   places?: readonly number[] | undefined;
 }
@@ -75,6 +77,7 @@ async function columnOf(
   places: boolean,
 ): Promise<ReadColumn> {
   const faults = new Map<number, AthanorError>();
+  const large = new Map<number, bigint>();
   const pieces: Piece[] = [];
   let left = MAX_FAILURES;
   const step = field.reading.how === "text" || field.reading.how === "list" ? LOOSE_ROWS : to - from;
@@ -98,7 +101,7 @@ async function columnOf(
   const attempt = async (a: number, b: number): Promise<Hdf5Failure | undefined> => {
     try {
       const read = readOnce(await openFile(path), field, a, b, places);
-      for (const [i, value] of read.tooLarge) fault(a + i, tooLarge(path, field.name, a + i, value));
+      for (const [i, value] of read.tooLarge) large.set(a + i - from, value);
       pieces.push({ rows: b - a, read });
       return undefined;
     } catch (error) {
@@ -108,7 +111,8 @@ async function columnOf(
   };
   for (let a = from; a < to; a += step) await take(a, Math.min(a + step, to));
   const [only] = pieces;
-  return { column: joined(field, pieces), faults, places: pieces.length === 1 ? only?.read?.places : undefined };
+  const found = pieces.length === 1 ? only?.read?.places : undefined;
+  return { column: joined(field, pieces), faults, tooLarge: large, places: found };
 }
 
 const FILTER_FAILED = /filter returned failure/;
@@ -226,14 +230,6 @@ function concat({ kind, reading }: Hdf5Field, lists: readonly Column["values"][]
     at += values.length;
   }
   return all;
-}
-
-function tooLarge(file: string, name: string, record: number, value: bigint): AthanorError {
-  return new ValueRange(
-    `dataset /${name}: value ${value} does not fit int64`,
-    { file, record },
-    "store it as a signed integer, or as text",
-  );
 }
 
 function unreadable(

@@ -79,7 +79,12 @@ function valueOf({ reading, shape }: Hdf5Field, column: Column | undefined, i: n
   const own = values.subarray(i === 0 ? 0 : ends[i - 1], ends[i]);
   if (own instanceof Uint8Array) return asText(own);
   const bool = reading.how === "list" ? reading.item.bool : reading.how === "int" && reading.bool;
-  const list: Value[] = Array.from<number | bigint>(own);
+  const item = reading.how === "list" ? reading.item : reading;
+  const unsigned = item.how === "int" && !item.signed;
+  // Of 2^63 and more, for eyes only.
+  const list: Value[] = Array.from<number | bigint, Value>(own, (value) =>
+    unsigned && typeof value === "bigint" ? BigInt.asUintN(64, value) : value,
+  );
   const shown = bool ? list.map((value) => Number(value) !== 0) : list;
   const scalar = shape.length === 1 && (reading.how === "int" || reading.how === "float") && reading.values === 1;
   return scalar && shown.length === 1 ? shown[0]! : shown;

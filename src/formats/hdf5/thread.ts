@@ -26,6 +26,8 @@ export type Hdf5Answer =
       type: "column";
       column: Column | undefined;
       faults: readonly (readonly [number, ErrorRecord])[];
+      /** See `ReadColumn`. */
+      tooLarge: readonly (readonly [number, bigint])[];
       places: readonly number[] | undefined;
     }
   | { type: "failed"; error: ErrorRecord };
@@ -52,7 +54,8 @@ async function answer(request: Hdf5Request): Promise<Hdf5Answer> {
   if (request.type === "layout") return { type: "layout", layout: (await openFile(request.path)).layout };
   const read = await readColumn(request.path, request.name, request.from, request.to, request.places);
   const faults = [...(read?.faults ?? [])].map(([row, fault]) => [row, fault.toRecord()] as const);
-  return { type: "column", column: read?.column, faults, places: read?.places };
+  const tooLarge = [...(read?.tooLarge ?? [])];
+  return { type: "column", column: read?.column, faults, tooLarge, places: read?.places };
 }
 
 /** Moved, not copied. */

@@ -5,6 +5,8 @@
  * @example
  * const { column, tooLarge } = decodeRows(h5.HEAPU8, at, rows, field);
  */
+import type { AthanorError } from "../../base/errors.ts";
+import { ValueRange } from "../errors.ts";
 import { fromBfloat16, fromFloat16 } from "../halves.ts";
 import type { Column } from "../types.ts";
 import type { NumberReading } from "./dtype.ts";
@@ -12,7 +14,7 @@ import type { Hdf5Field } from "./layout.ts";
 
 export interface DecodedRows {
   column: Column;
-  /** Rows with a value of 2^63 or more (unsigned 64-bit integers), with the first of these; their values are empty. */
+  /** Rows with a value of 2^63 or more (unsigned 64-bit integers), with the first of these; among the values it is negative. */
   tooLarge: Map<number, bigint>;
 }
 
@@ -22,7 +24,7 @@ export function decodeRows(heap: Uint8Array, at: number, rows: number, { reading
   switch (reading.how) {
     case "int": {
       const values = ints(heap, at, rows * perRow, reading);
-      if (values instanceof BigUint64Array) return split(values, evenEnds(rows, perRow));
+      if (values instanceof BigUint64Array) return marked(values, evenEnds(rows, perRow));
       return none({ kind: "int64", values, ends: evenEnds(rows, perRow) });
     }
     case "float":
@@ -106,24 +108,25 @@ function floats(
   return bfloat16 === true ? fromBfloat16(halves) : fromFloat16(halves);
 }
 
-/** Rows of u64 without those that have a value over int64. `all`: their ends. */
-function split(values: BigUint64Array, all: Uint32Array): DecodedRows {
+/** Rows of u64, and which of them have a value over int64. */
+function marked(values: BigUint64Array, ends: Uint32Array): DecodedRows {
   const tooLarge = new Map<number, bigint>();
-  const kept = new BigInt64Array(values.length);
-  const ends = new Uint32Array(all.length);
-  let end = 0;
-  for (let i = 0; i < all.length; i++) {
-    const row = values.subarray(i === 0 ? 0 : all[i - 1], all[i]);
-    const bad = row.find((value) => value >= 1n << 63n);
-    if (bad === undefined) {
-      kept.set(new BigInt64Array(row.buffer, row.byteOffset, row.length), end);
-      end += row.length;
-    } else {
-      tooLarge.set(i, bad);
-    }
-    ends[i] = end;
+  let row = 0;
+  for (let i = 0; i < values.length; i++) {
+    while (ends[row]! <= i) row++;
+    if (values[i]! >= 1n << 63n && !tooLarge.has(row)) tooLarge.set(row, values[i]!);
   }
-  return { column: { kind: "int64", values: kept.subarray(0, end), ends }, tooLarge };
+  const { buffer, byteOffset, length } = values;
+  return { column: { kind: "int64", values: new BigInt64Array(buffer, byteOffset, length), ends }, tooLarge };
+}
+
+/** `value`: of 2^63 or more. */
+export function tooLarge(file: string, name: string, record: number, value: bigint): AthanorError {
+  return new ValueRange(
+    `dataset /${name}: value ${value} does not fit int64`,
+    { file, record },
+    "leave the field out of columns=, or store it as a signed integer or as text",
+  );
 }
 
 function fixed(heap: Uint8Array, at: number, rows: number, size: number, strpad: number): Column {
@@ -193,6 +196,6 @@ function lists(heap: Uint8Array, at: number, rows: number, item: NumberReading):
     return { column: { kind: "float", values: floats(flat, 0, end, item), ends }, tooLarge: new Map() };
   }
   const values = ints(flat, 0, end, item);
-  if (values instanceof BigUint64Array) return split(values, ends);
+  if (values instanceof BigUint64Array) return marked(values, ends);
   return { column: { kind: "int64", values, ends }, tooLarge: new Map() };
 }

@@ -19,6 +19,7 @@ import {
   type ShardFiles,
 } from "../types.ts";
 import { sliceRows, toColumn } from "./block.ts";
+import { withoutUnfit } from "../stats.ts";
 import { Cursor } from "./cursor.ts";
 import { type Footer, type Group, readFooter } from "./footer.ts";
 import { type ParquetMeta, packSkip, skipsText } from "./meta.ts";
@@ -160,11 +161,17 @@ async function nextBorder(
   }
 }
 
-/** The column as if some records did not have the field: the schema is made of the others. */
-function without(column: Column, bad: Iterable<number>, records: number): Column {
-  const present = column.present?.slice() ?? new Uint8Array(records).fill(1);
-  for (const i of bad) present[i] = 0;
-  return { ...column, present };
+/** The column as if those records did not have the field: the schema is made of the others. */
+function leaveOut(column: Column, faults: ReadonlyMap<number, AthanorError>): void {
+  const range = [...faults].filter(([, { code }]) => code === "ATH_VALUE_RANGE").sort(([a], [b]) => a - b);
+  if (range.length > 0)
+    withoutUnfit(
+      column,
+      range.map(([row]) => row),
+      range[0]![1],
+    );
+  column.present = column.present?.slice() ?? new Uint8Array(column.ends.length).fill(1);
+  for (const row of faults.keys()) column.present[row] = 0;
 }
 
 /** How many records of [row, stop) make no more text than a block may hold; 1 at least. */
@@ -204,7 +211,8 @@ function cut(
     if (field.json !== true) {
       const { column, faults } = toColumn(field, schema.leaves[field.leaf]!, rows, place);
       // A value that no column can hold is a fault of its record only where the field is asked for: `columns` tells of it.
-      columns.fields.set(field.name, faults.size === 0 ? column : without(column, faults.keys(), records));
+      if (faults.size > 0) leaveOut(column, faults);
+      columns.fields.set(field.name, column);
     }
     const { dictionary } = cursors[field.leaf]!;
     if (dictionary !== undefined && own.some(({ coded }) => coded)) segments.push({ ...dictionary, field: f + 1 });

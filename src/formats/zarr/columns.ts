@@ -10,6 +10,7 @@
 import type { AthanorError } from "../../base/errors.ts";
 import { workbench } from "../../kernels/workbench.ts";
 import { ChunkMissing, RecordMalformed, Unsupported } from "../errors.ts";
+import { withoutUnfit } from "../stats.ts";
 import type { BlockColumns, PlacedSegment, RawBlock } from "../types.ts";
 import { swapped, type Cells } from "./cells.ts";
 import { checkSize, decodeChunk } from "./codecs.ts";
@@ -51,14 +52,14 @@ interface Decoded {
 export async function columns(raw: RawBlock, fields: readonly string[]): Promise<BlockColumns> {
   const faults: BlockColumns["faults"] = new Map();
   const decoded = await decode(raw, fields, faults);
-  const { result, release } = workbench().lend(() => assembled(raw, decoded, faults));
+  const { result, release } = workbench().lend(() => assembled(raw, decoded, faults, false));
   return release === undefined ? result : { ...result, release };
 }
 
-/** As `columns`, with values that stay. */
+/** As `columns`, for a scan: with values that stay, and none that does not fit int64 is a fault of its record. */
 export async function keptColumns(raw: RawBlock, fields: readonly string[]): Promise<BlockColumns> {
   const faults: BlockColumns["faults"] = new Map();
-  return assembled(raw, await decode(raw, fields, faults), faults);
+  return assembled(raw, await decode(raw, fields, faults), faults, true);
 }
 
 async function decode(
@@ -76,18 +77,26 @@ async function decode(
   return found;
 }
 
-function assembled(raw: RawBlock, decoded: ReadonlyMap<string, Decoded>, faults: BlockColumns["faults"]): BlockColumns {
+function assembled(
+  raw: RawBlock,
+  decoded: ReadonlyMap<string, Decoded>,
+  faults: BlockColumns["faults"],
+  scanned: boolean,
+): BlockColumns {
   const { firstRecord, records } = raw;
   const fields: BlockColumns["fields"] = new Map();
   for (const [name, { array, fill, units, whole }] of decoded) {
-    if (array.type.size === 0 || isText(array.type)) {
-      fields.set(name, texts(array, units, raw, fill, faults));
-      continue;
-    }
-    const { column, tooLarge } = numbers(array, units, whole, firstRecord, records, fill);
-    for (const row of tooLarge) {
-      if (!faults.has(row)) faults.set(row, valueRange(array, raw.file, firstRecord + row));
-    }
+    const { column, tooLarge } =
+      array.type.size === 0 || isText(array.type)
+        ? texts(array, units, raw, fill, faults)
+        : numbers(array, units, whole, firstRecord, records, fill);
+    const [first] = tooLarge;
+    if (scanned && first !== undefined) {
+      withoutUnfit(column, tooLarge, valueRange(array, raw.file, firstRecord + first));
+    } else
+      for (const row of tooLarge) {
+        if (!faults.has(row)) faults.set(row, valueRange(array, raw.file, firstRecord + row));
+      }
     fields.set(name, column);
   }
   return { fields, faults };

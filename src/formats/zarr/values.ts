@@ -158,7 +158,7 @@ export function valueRange({ path }: ArraySpec, file: string, record: number): A
   return new ValueRange(
     `array ${JSON.stringify(path)}: a value is 2^63 or more`,
     { file, record },
-    "tokens and other integers must fit int64",
+    "leave the field out of columns=: tokens and other integers must fit int64",
   );
 }
 
@@ -169,7 +169,7 @@ export function texts(
   { firstRecord, records, file }: RawBlock,
   fill: Uint8Array | null,
   faults: BlockColumns["faults"],
-): Column {
+): { column: Column; tooLarge: Set<number> } {
   const { type, chunk } = array;
   const rowCells = volume(chunk.slice(1));
   const rows: (Uint8Array | undefined)[] = Array.from({ length: records });
@@ -201,14 +201,15 @@ export function texts(
     }
     ends[i] = at / width;
   }
-  if (type.item === undefined) return { values: data, kind: "bytes", ends };
+  if (type.item === undefined) return { column: { values: data, kind: "bytes", ends }, tooLarge: new Set() };
   const { values, tooLarge } = typed(type.item, data.slice(0, at));
-  for (const place of tooLarge) {
-    const i = ends.findIndex((end) => place < end);
-    if (!faults.has(i)) faults.set(i, valueRange(array, file, firstRecord + i));
-  }
   const kind = values instanceof Float32Array || values instanceof Float64Array ? "float" : "int64";
-  return { values, kind, ends, list: true };
+  let row = 0;
+  const rowOf = (place: number): number => {
+    while (ends[row]! <= place) row++;
+    return row;
+  };
+  return { column: { values, kind, ends, list: true }, tooLarge: new Set(tooLarge.map(rowOf)) };
 }
 
 function cellOf({ data, size, begin, end }: NonNullable<Unit["cells"]>, cell: number): Uint8Array {

@@ -12,7 +12,7 @@ import { hdf5 } from "../../../src/formats/hdf5/format.ts";
 import { layoutAt } from "../../../src/formats/hdf5/reader.ts";
 import type { Column, ScannedBlock } from "../../../src/formats/types.ts";
 import { createKernels } from "../../../src/kernels/load.ts";
-import { checkShard, rowOf, scanShard, shardFiles, type TestShard } from "../blocks.ts";
+import { checkShard, contentOf, rawOf, rowOf, scanShard, shardFiles, type TestShard } from "../blocks.ts";
 import { fixtures } from "../fixtures.ts";
 import { HDF5_FIXTURES, hdf5Shard } from "./samples.ts";
 
@@ -129,13 +129,20 @@ test("a chunk whose checksum does not fit makes its rows bad, and no others", as
   await files.object.close();
 });
 
-test("a value over int64 is a bad record with its dataset and row", async () => {
-  const { blocks } = await checkShard(hdf5, hdf5Shard("over.h5"));
+test("a value over int64 is named with its dataset and row, and a bad record where the field is asked for", async () => {
+  const shard = hdf5Shard("over.h5");
+  const { blocks, end } = await checkShard(hdf5, shard);
   const { faults, fields } = blocks[0]!.columns;
-  assert.deepEqual([...faults.keys()], [3]);
-  assert.equal(faults.get(3)!.code, "ATH_VALUE_RANGE");
-  assert.match(faults.get(3)!.message, /record 3.*dataset \/n: value 9223372036854775809/);
+  const { rows, first } = fields.get("n")!.unfit!;
+  assert.deepEqual([faults.size, rows, first.code], [0, [3], "ATH_VALUE_RANGE"]);
+  assert.match(first.message, /record 3.*dataset \/n: value 9223372036854775809/);
   assert.deepEqual(rowOf(fields.get("n"), 4), [5n]);
+  const asked = await hdf5.columns(rawOf(shard, await contentOf(shard, "plain", end), blocks[0]!, end, 0, 0), ["n"]);
+  assert.deepEqual(
+    [...asked.faults].map(([i, { code, where }]) => [i, code, where.record]),
+    [[3, "ATH_VALUE_RANGE", 3]],
+  );
+  asked.release?.();
 });
 
 test("what would give values that the file does not hold is refused", async (t) => {
