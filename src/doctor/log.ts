@@ -10,7 +10,13 @@ export function checkLog(facts: Facts): Checked | undefined {
   const found = checked("kernel log");
   const ran = facts.tools.get("dmesg");
   if (ran === undefined || ran.status !== 0) {
-    found.unknown.push("kernel log: `dmesg` shows it to root only on this node");
+    const why =
+      ran?.timedOut === true
+        ? "did not answer in time"
+        : ran?.missing === true
+          ? "is not installed here"
+          : "shows it to root only on this node: run it as root";
+    found.unknown.push(`kernel log: \`dmesg\` ${why}`);
     return found;
   }
   const lines = ran.stdout.split("\n");

@@ -17,13 +17,14 @@ const OWNERS: Record<string, string> = { u: "user", g: "group", p: "project" };
 export function checkQuota(facts: Facts): Checked | undefined {
   if (lustreMounts(facts).length === 0) return undefined;
   const found = checked("quota");
-  for (const [line, { stdout, missing }] of facts.tools) {
+  for (const [line, { stdout, stderr, missing, timedOut }] of facts.tools) {
     const [, kind, id, place] = /^lfs quota -([ugp]) (\d+) (.*)$/.exec(line) ?? [];
     if (kind === undefined || missing) continue;
     const who = `${OWNERS[kind]} ${id}`;
     const quota = parseQuota(stdout);
     if (quota === undefined) {
-      found.unknown.push(`quota of ${who} at ${place}`);
+      const said = stderr.trim().split("\n")[0] || "`lfs quota` printed nothing that is known";
+      found.unknown.push(`quota of ${who} at ${place}: ${timedOut ? "`lfs quota` did not answer in time" : said}`);
       continue;
     }
     const limits = [bytesText(quota.bytes), filesText(quota.files)].filter((text) => text !== "");
@@ -36,15 +37,15 @@ export function checkQuota(facts: Facts): Checked | undefined {
 
 function judged({ bytes, files }: Quota, who: string, place: string, line: string): Finding[] {
   return [
-    { kind: bytes, text: bytesText(bytes), error: "EDQUOT" },
-    { kind: files, text: filesText(files), error: "EDQUOT" },
-  ].flatMap(({ kind: { used, soft, hard, over }, text, error }) => {
+    { kind: bytes, text: bytesText(bytes) },
+    { kind: files, text: filesText(files) },
+  ].flatMap(({ kind: { used, soft, hard, over }, text }) => {
     if ((hard > 0 && used >= hard) || (over && hard === 0)) {
       const fix = "delete something or ask for more; checkpoints fail until then";
       return [
         finding(
           "quota-over",
-          `the quota of ${who} at ${place} is used up: writes fail with ${error}`,
+          `the quota of ${who} at ${place} is used up: writes fail with EDQUOT`,
           `${line}: ${text}`,
           fix,
         ),

@@ -2,16 +2,8 @@
  * Files that are looked at. None of them asks a server: `kbytesfree`, `ping` and their like would, and hang with a lost OST.
  */
 
-const LLITE = [
-  "lazystatfs",
-  "checksums",
-  "max_read_ahead_mb",
-  "max_read_ahead_per_file_mb",
-  "hybrid_io",
-  "hybrid_io_read_threshold_bytes",
-  "opencache_threshold_count",
-];
-const OSC = ["checksums", "max_rpcs_in_flight", "max_pages_per_rpc", "max_dirty_mb", "ost_conn_uuid"];
+import { TUNABLES } from "./tunable-list.ts";
+
 const LNET = ["networks", "lnet_peer_discovery_disabled", "lnet_health_sensitivity"];
 
 export const PATTERNS: readonly string[] = [
@@ -35,9 +27,10 @@ export const PATTERNS: readonly string[] = [
   "sys/class/bdi/lustre-*/read_ahead_kb",
   "sys/fs/lustre/version",
   "sys/fs/lustre/health_check",
-  ...LLITE.map((name) => `sys/fs/lustre/llite/*/${name}`),
-  ...OSC.map((name) => `sys/fs/lustre/osc/*/${name}`),
-  "sys/fs/lustre/mdc/*/max_rpcs_in_flight",
+  "sys/fs/lustre/llite/*/lazystatfs",
+  "sys/fs/lustre/osc/*/ost_conn_uuid",
+  // `osc/FS-OST*/checksums`, of every file system.
+  ...TUNABLES.map(({ file }) => `sys/fs/lustre/${file.replace(/FS-[^/]*/, "*")}`),
   "sys/kernel/debug/lustre/llite/*/max_cached_mb",
   ...LNET.map((name) => `sys/module/lnet/parameters/${name}`),
   "sys/module/ko2iblnd/parameters/peer_credits",

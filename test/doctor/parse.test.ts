@@ -10,6 +10,7 @@ import { parseLimits } from "../../src/doctor/limits.ts";
 import { parseQuota } from "../../src/doctor/quota.ts";
 import { parseReadTimes, slowTargets } from "../../src/doctor/target-stats.ts";
 import { diagnosisJson, diagnosisText, siteConfig } from "../../src/doctor/text.ts";
+import { parseMountinfo } from "../../src/storage/mounts.ts";
 import { NODE, TREE, factsOf, limits, recorded, sampled } from "./scene.ts";
 
 test("lfs quota: over the hard limit, a long name on a line of its own, servers that did not tell", () => {
@@ -208,4 +209,23 @@ test("DEEPSPEED_TIMEOUT that is no number of minutes is told, and the default co
   assert.equal(evidence, 'DEEPSPEED_TIMEOUT="abc"');
   assert.match(fix, /unset DEEPSPEED_TIMEOUT/);
   assert.match(areas.find(({ area }) => area === "collective watchdog")!.seen[0]!, /^10min \(the default/);
+});
+
+test("what could not be told has its reason: a quota and a kernel log that nobody answered for, or no tool", () => {
+  const ran = { status: undefined, stdout: "", stderr: "", missing: false, timedOut: false };
+  const unknown = (how: object): string[] => {
+    const [mount] = parseMountinfo("44 21 0:44 / /mnt/lustre rw - lustre 10.0.2.15@tcp:/lustre rw");
+    const tools = new Map(["dmesg", "lfs quota -u 1000 /mnt/lustre"].map((line) => [line, { ...ran, ...how }]));
+    return diagnose({ ...factsOf(NODE), watched: [mount!], tools }).unknown.filter((line) =>
+      /^(quota|kernel)/.test(line),
+    );
+  };
+  assert.deepEqual(unknown({ timedOut: true }), [
+    "quota of user 1000 at /mnt/lustre: `lfs quota` did not answer in time",
+    "kernel log: `dmesg` did not answer in time",
+  ]);
+  assert.deepEqual(unknown({ missing: true }), [
+    "quota: `lfs` is not installed here",
+    "kernel log: `dmesg` is not installed here",
+  ]);
 });
