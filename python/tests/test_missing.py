@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tfrecord_writer
@@ -104,3 +105,18 @@ def test_arguments_that_the_agent_refused_in_its_own_words(tmp_path: Path) -> No
     for sizes in ({"batch_size": 10**9}, {"global_batch_size": 10**9}, {"batch_size": 10**9, "grad_accum": 2}):
         with pytest.raises(ValueError, match="batch_size must be at most 1048576, got 1000000000"):
             Loader(data, **sizes)
+
+
+def test_a_damaged_field_was_told_of_as_values_missing_in_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    h5py = pytest.importorskip("h5py", reason="skipped: h5py is not installed")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["id"] = np.arange(100)
+        tokens = file.create_dataset("input_ids", data=np.ones((100, 4), "i8"), chunks=(10, 4), compression="gzip")
+        tokens.id.write_direct_chunk((20, 0), b"nonsense" * 20)
+    options = {"on_corrupt": "replace", "corrupt_quota": 100, "ledger_dir": str(tmp_path / "ledger")}
+    with Loader(str(tmp_path / "a.h5"), batch_size=10, **options) as loader:
+        ids = [int(i) for batch in loader for i in batch["id"]]
+    assert not set(ids) & set(range(20, 30)) and set(ids) == {*range(20), *range(30, 100)}
+    assert "has no value" not in caplog.text

@@ -59,8 +59,10 @@ function listed(what: string, names: readonly string[]): string[] {
 
 function withoutValues({ schema, totals }: DatasetIndex, scalars: ReadonlySet<string>): string[] {
   const { records } = totals;
+  // Of a bad record nothing is known: its fields may all be there.
+  const known = records - (schema.bad ?? 0);
   return schema.fields
-    .map(({ name, present, unfit }) => ({ name, missing: records - present - (unfit?.records ?? 0) }))
+    .map(({ name, present, unfit }) => ({ name, missing: known - present - (unfit?.records ?? 0) }))
     .filter(({ name, missing }) => scalars.has(name) && missing > 0)
     .map(
       ({ name, missing }) =>

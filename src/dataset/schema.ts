@@ -9,6 +9,7 @@ export class SchemaMerge {
   private readonly root: string;
   private readonly seen = new Map<string, { field: Field; path: string }>();
   private readonly notColumns = new Map<string, string>();
+  private bad = 0;
 
   /** `root`: for messages. */
   constructor(root: string) {
@@ -17,6 +18,7 @@ export class SchemaMerge {
 
   /** Throws ATH_SCHEMA_CONFLICT. The order in which shards are added makes no difference to the result. */
   add(path: string, schema: Schema): void {
+    this.bad += schema.bad ?? 0;
     for (const [name, why] of Object.entries(schema.notColumns ?? {})) this.leaveOut(name, why);
     for (const field of schema.fields) {
       const seen = this.seen.get(field.name);
@@ -59,6 +61,7 @@ export class SchemaMerge {
   result(): Schema {
     const fields = [...this.seen.values()].map(({ field }) => field).filter(({ name }) => !this.notColumns.has(name));
     const schema: Schema = { fields: fields.sort((a, b) => (a.name < b.name ? -1 : 1)) };
+    if (this.bad > 0) schema.bad = this.bad;
     const left = [...this.notColumns].sort(([a], [b]) => (a < b ? -1 : 1));
     if (left.length > 0) schema.notColumns = Object.fromEntries(left);
     return schema;

@@ -24,6 +24,7 @@ export class ColumnStats {
   private readonly seen = new Map<string, Seen>();
   private readonly notColumns: { [name: string]: string } = {};
   private blocks = 0;
+  private bad = 0;
 
   /** `file`: for messages. */
   constructor(file: string) {
@@ -33,6 +34,7 @@ export class ColumnStats {
   /** Adds the next block, or (`sameBlock`) more records of the last one. Records with faults say nothing. */
   add({ fields, faults }: BlockColumns, records: number, sameBlock = false): void {
     if (!sameBlock) this.blocks++;
+    this.bad += faults.size;
     for (const [name, column] of fields) {
       const seen = this.entry(name, column);
       countUnfit(seen.field, column, faults);
@@ -73,6 +75,7 @@ export class ColumnStats {
     const tokens = new Float64Array(this.blocks);
     for (const [block, values] of token?.perBlock ?? []) tokens[block] = values;
     const schema: Schema = { fields: byName.map(finished) };
+    if (this.bad > 0) schema.bad = this.bad;
     if (Object.keys(this.notColumns).length > 0) schema.notColumns = this.notColumns;
     return { schema, tokens, total: token?.field.values ?? 0 };
   }

@@ -73,6 +73,8 @@ export function isScalar({ minLength, maxLength, list }: Field): boolean {
 
 export interface Schema {
   fields: Field[];
+  /** Bad records, which say nothing of any field. Absent: none. */
+  bad?: number;
   /** Names that records have and that are no columns (objects, mixed kinds), with the reason: for whoever asks for one. */
   notColumns?: { [name: string]: string };
 }

@@ -36,6 +36,7 @@ export class FeatureTable {
   private readonly workspace: Workspace;
   private readonly file: string;
   private readonly names: string[] = [];
+  private bad = 0;
   private readonly onBad: ((fault: AthanorError) => void) | undefined;
 
   /** `onBad`: is told of bad records, which are then passed over; without it the first one is thrown. */
@@ -109,12 +110,13 @@ export class FeatureTable {
       }
       fields.push(field);
     }
-    return { fields };
+    return this.bad === 0 ? { fields } : { fields, bad: this.bad };
   }
 
   /** What another format is, or a defect, is no bad record. */
   private pass(fault: unknown): void {
     if (this.onBad === undefined || !(fault instanceof AthanorError) || fault instanceof Unsupported) throw fault;
+    this.bad++;
     this.onBad(fault);
   }
 
