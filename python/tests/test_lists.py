@@ -111,3 +111,13 @@ def test_a_bad_record_says_nothing_of_lists(run_dir: Path, tmp_path: Path) -> No
     options = {"on_corrupt": "replace", "ledger_dir": str(tmp_path / "ledger")}
     with Loader(str(tmp_path / "a.jsonl"), batch_size=3, max_length=2, shuffle="none", **options) as loader:
         assert next(iter(loader))["x"].tolist() == [1, 3, 3]
+
+
+def test_one_id_a_record_had_a_mask_of_another_shape(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py", reason="skipped: h5py is not installed")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["input_ids"] = np.arange(50, dtype="u2")
+    with Loader(str(tmp_path), batch_size=10, shuffle="none") as loader:
+        batches = list(loader)
+    assert [sorted(batch) for batch in batches] == [["input_ids"]] * 5
+    assert np.array_equal(np.concatenate([batch["input_ids"] for batch in batches]), np.arange(50))

@@ -120,3 +120,16 @@ def test_a_damaged_field_was_told_of_as_values_missing_in_others(
         ids = [int(i) for batch in loader for i in batch["id"]]
     assert not set(ids) & set(range(20, 30)) and set(ids) == {*range(20), *range(30, 100)}
     assert "has no value" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "hdf5", "tfrecord"])
+def test_a_set_without_records_was_told_that_it_needs_a_tokenizer(tmp_path: Path, kind: str) -> None:
+    if kind == "hdf5":
+        h5py = pytest.importorskip("h5py", reason="skipped: h5py is not installed")
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file["input_ids"] = np.zeros((0, 5), "i8")
+    else:
+        (tmp_path / f"a.{kind}").touch()
+    with pytest.raises(AthanorError, match="0 records") as raised:
+        list(Loader(str(tmp_path), batch_size=4))
+    assert raised.value.code == "ATH_ORDER_OPTION"

@@ -4,7 +4,7 @@
  */
 import type { PieceRule } from "../dataset/pack.ts";
 import type { Field, Schema, StoredColumn } from "../formats/types.ts";
-import { ROW_HEADER_BYTES } from "../formats/types.ts";
+import { isScalar, ROW_HEADER_BYTES } from "../formats/types.ts";
 import { ColumnUnknown } from "./errors.ts";
 import { align } from "./memory.ts";
 import { pieceColumns, tokensField } from "./piece-columns.ts";
@@ -112,7 +112,9 @@ function defaultColumns(numeric: Field[], schema: Schema, own: readonly string[]
       "give the field another name",
     );
   }
-  return names.includes("input_ids") && !names.includes(MASK) ? [...names, MASK] : names;
+  const ids = numeric.find(({ name }) => name === IDS);
+  // One id a record needs no mask: none is padded.
+  return ids !== undefined && !isScalar(ids) && !names.includes(MASK) ? [...names, MASK] : names;
 }
 
 export interface SlotLayout {

@@ -10,6 +10,7 @@ import { nameOf } from "../dataset/set-name.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
 import { RecordMalformed } from "../formats/errors.ts";
 import type { Schema } from "../formats/types.ts";
+import { OrderOption } from "../order/errors.ts";
 import type { OrderView } from "../order/types.ts";
 import type { Storage } from "../storage/types.ts";
 import { viewLayout, withColumn } from "./columns.ts";
@@ -45,7 +46,8 @@ export interface ViewMaker {
 
 /**
  * The views of the sources of one loader: their batches are alike. `known`: what a state has of them. `maker`: without one, what
- * is missing is an error. Throws ATH_COLUMN_UNKNOWN, ATH_SCHEMA_CONFLICT, ATH_SAMPLE_RULE and ATH_VIEW_MISSING.
+ * is missing is an error. Throws ATH_COLUMN_UNKNOWN, ATH_SCHEMA_CONFLICT, ATH_SAMPLE_RULE, ATH_VIEW_MISSING,
+ * and ATH_ORDER_OPTION where there are no records.
  */
 export async function viewsOf(
   sources: readonly NamedIndex[],
@@ -58,6 +60,10 @@ export async function viewsOf(
   // A rule that is named is the same for all sources.
   const pieces = rules.find(isPieceRule);
   const file = sources.map(({ index }) => nameOf(index)).join(", ");
+  // Else a set without a record is told that it lacks columns, or a tokenizer.
+  if (sources.every(({ index }) => index.totals.records === 0)) {
+    throw new OrderOption("the data has 0 records", { file }, "check the path: `athanor inspect` shows what was found");
+  }
   const layout = viewLayout(commonSchema(sources, request), request, file, pieces);
   let most = 0;
   const columns = layout.columns.map((column) => column.name);

@@ -30,6 +30,13 @@ export function describe(head: Uint8Array): string {
 export function notAnyFormat(head: Uint8Array, file: string, read: readonly string[]): AthanorError {
   const meant = meantAs(file);
   const name = meant === undefined ? "" : `, though its name says ${meant}`;
+  if (head.length === 0 && file.endsWith(".bin")) {
+    return new NotFormat(
+      "the file is empty, and the .idx that a Megatron .bin is read by is not beside it",
+      { file, record: 0, byteOffset: 0 },
+      "write or copy both again, or take the file away",
+    );
+  }
   return new NotFormat(
     `of no format that is read (${read.join(", ")}): ${describe(head)}${name}`,
     { file, record: 0, byteOffset: 0 },

@@ -30,14 +30,20 @@ export function detectFormat(
 ): ({ format: Format } & Detection) | undefined {
   const claims = formats.find((format) => format.claims?.(name, beside) === true);
   if (claims !== undefined) return { format: claims, encoding: "plain" };
-  // An empty file is a TFRecord shard of no records, unless its name says that another format was to be there.
+  // An empty file is a TFRecord shard of no records, unless its name says that something else was to be there.
   for (const format of isEmpty(head) ? formats.toReversed() : formats) {
     const detection = format.detect(head, name);
     if (detection === undefined) continue;
-    if (format === tfrecord && head.length === 0 && meantAs(name) !== undefined) return undefined;
+    if (format === tfrecord && head.length === 0 && isNamedElse(name)) return undefined;
     return { format, ...detection };
   }
   return undefined;
+}
+
+/** Has the file the name of another format, or a suffix that TFRecord files do not have? `train-00003-of-00010` has none. */
+function isNamedElse(name: string): boolean {
+  if (/tfr/i.test(name)) return false;
+  return meantAs(name) !== undefined || /\.[a-z][a-z0-9]*$/i.test(name);
 }
 
 /** A file of no bytes, or a whole compressed stream of none. */

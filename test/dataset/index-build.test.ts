@@ -347,3 +347,11 @@ test("a file whose name is no UTF-8 is named; it was not found, or another one w
   // What was not asked for is let be.
   assert.equal((await build(join(root, "a*"))).index.totals.records, 1);
 });
+
+test("a file of 0 bytes is called empty, and a .bin without its .idx: it was a TFRecord shard", async () => {
+  const root = join(top, `set-${sets++}`);
+  put(root, "a.bin", "");
+  await assert.rejects(build(root), { code: "ATH_NOT_FORMAT", message: /a\.bin.*the file is empty, and the \.idx/ });
+  put(root, "a.dat", "");
+  await assert.rejects(build(join(root, "a.dat")), { code: "ATH_NOT_FORMAT", message: /the file is empty/ });
+});

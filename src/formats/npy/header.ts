@@ -17,6 +17,8 @@ import { parseLiteral, Tuple, type Literal } from "./literal.ts";
 
 const MAGIC = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59];
 const MAX_HEADER = 1 << 20;
+const INTEGERS =
+  "save the ids as integers: numpy.save(path, array.astype(numpy.int32)), of a structured type one of its fields";
 const AGAIN = "write it again with numpy.save";
 
 export function hasMagic(head: Uint8Array): boolean {
@@ -89,12 +91,17 @@ function parseHeader(object: ReadableObject, raw: Uint8Array, begin: number): { 
 /** Of an integer type; "=" and none mean the order of the machine, all of which are little-endian here. */
 function typeOf(object: ReadableObject, descr: Literal, begin: number): string {
   if (typeof descr !== "string") {
-    throw unsupported(object, "values of a structured type are no token ids, expected integers", begin);
+    throw unsupported(object, "values of a structured type are no token ids, expected integers", begin, INTEGERS);
   }
   const [, order = "", kind = ""] = /^([<>|=]?)([iu][1248])$/.exec(descr) ?? [];
   if (kind !== "") return `${order === ">" ? ">" : "<"}${kind}`;
   if (/^[<>|=]?(b1|\?|f\d+|c\d+|[SaUV]\d*|O8?|[mM]8(\[.*\])?)$/.test(descr)) {
-    throw unsupported(object, `values of type ${JSON.stringify(descr)} are no token ids, expected integers`, begin);
+    throw unsupported(
+      object,
+      `values of type ${JSON.stringify(descr)} are no token ids, expected integers`,
+      begin,
+      INTEGERS,
+    );
   }
   throw invalid(object, `unknown type ${JSON.stringify(descr)}`, begin);
 }

@@ -24,7 +24,10 @@ test("found by content: plain, gzip, zlib, an empty file", () => {
   assert.deepEqual(detect(new Uint8Array(0)), { encoding: "plain" });
   assert.equal(detectFormat(record, "a")?.format.name, "tfrecord");
   assert.equal(detectFormat(new Uint8Array(0), "part-3")?.format.name, "tfrecord");
+  assert.equal(detectFormat(new Uint8Array(0), "train.tfrecord-00003-of-00010")?.format.name, "tfrecord");
   assert.equal(detectFormat(new Uint8Array(0), "a.h5"), undefined);
+  for (const name of ["a.bin", "a.dat", "d.tmp/a.bin"])
+    assert.equal(detectFormat(new Uint8Array(0), name), undefined, name);
   assert.equal(detectFormat(new Uint8Array(0), "a.tar")?.format.name, "webdataset");
   assert.equal(formatOf("tfrecord").name, "tfrecord");
   assert.throws(() => formatOf("nothing"), { code: "ATH_NOT_FORMAT" });

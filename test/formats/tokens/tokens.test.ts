@@ -112,3 +112,12 @@ test("headers are Python literals", () => {
     assert.equal(parseLiteral(text), undefined, text);
   }
 });
+
+test("an array of fractions is told to be saved as integers; the advice was to save it again", async () => {
+  const bytes = Buffer.from(npyFile([1], "i4"));
+  bytes.write("<f4", bytes.indexOf("<i4"));
+  await assert.rejects(checkShard(npy, shardOf("a.npy", bytes)), {
+    code: "ATH_FORMAT_UNSUPPORTED",
+    message: /"<f4" are no token ids.*astype\(numpy\.int32\)/,
+  });
+});

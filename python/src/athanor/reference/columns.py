@@ -126,7 +126,9 @@ def columns_of(fields: list[FieldInfo], view: dict[str, Any], own: Sequence[str]
                 file=root,
                 remedy="give the field another name",
             )
-        if "input_ids" in names and MASK not in names:
+        ids = next((field for field in numeric if field["name"] == "input_ids"), None)
+        # One id a record needs no mask: none is padded.
+        if ids is not None and not _is_scalar(ids) and MASK not in names:
             names = [*names, MASK]
     if len(names) > _MAX_COLUMNS:
         raise error(
@@ -159,7 +161,7 @@ def _column(name: str, fields: list[FieldInfo], numeric: list[FieldInfo], view: 
             file=root,
             remedy="leave it out of columns, or tokenise the data first",
         )
-    scalar = field["minLength"] == 1 and field["maxLength"] == 1
+    scalar = _is_scalar(field)
     pad = int(view["pad_id"]) if name in ("input_ids", "labels") else 0
     if field["kind"] == "float":
         storage = "f32"
@@ -169,6 +171,10 @@ def _column(name: str, fields: list[FieldInfo], numeric: list[FieldInfo], view: 
         low, high = int(field.get("min", "0")), int(field.get("max", "0"))
         storage = "i32" if low >= -(2**31) and high < 2**31 else "i64"
     return Column(name, name, storage, 1 if scalar else width, scalar, pad)
+
+
+def _is_scalar(field: FieldInfo) -> bool:
+    return bool(field["minLength"] == 1 and field["maxLength"] == 1)
 
 
 class Rows:
