@@ -29,7 +29,7 @@ def sample_rule(index: Index, wanted: str | None) -> str:
         raise error(
             "ATH_SAMPLE_RULE",
             f'sample_rule "{wanted}" does not go with this data, which has {" or ".join(allowed)}',
-            file=index.root,
+            file=index.name,
             remedy="leave sample_rule out, or see docs/reference/formats.md",
         )
     return wanted or allowed[0]

@@ -92,6 +92,11 @@ class Index:
     def bytes(self) -> int:
         return sum(shard.size for shard in self.shards)
 
+    @property
+    def name(self) -> str:
+        """What messages call it: its one file, or its folder."""
+        return self.path(0) if len(self.shards) == 1 else self.root
+
     def path(self, shard: int) -> str:
         return os.path.join(self.root, self.shards[shard].path)
 

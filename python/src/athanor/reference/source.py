@@ -91,8 +91,8 @@ def shared_columns(indexes: Mapping[str, Index], view: dict[str, Any], own: Sequ
                 raise error(
                     "ATH_COLUMN_UNKNOWN",
                     f"column {column} is not in source {name}",
-                    file=index.root,
+                    file=index.name,
                     remedy="all sources of a mixture deliver the same columns",
                 )
         fields = [field for field in fields if field["name"] in have]
-    return columns_of(fields, view, own, ", ".join(index.root for index in indexes.values()))
+    return columns_of(fields, view, own, ", ".join(index.name for index in indexes.values()))
