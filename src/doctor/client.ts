@@ -2,7 +2,7 @@
 import { clientVersionOf, fileSystemOf } from "../lustre/targets.ts";
 import type { Facts } from "./facts.ts";
 import { filesLike, lustreMounts } from "./facts.ts";
-import { checked, finding } from "./finding.ts";
+import { adderOf, checked, finding } from "./finding.ts";
 import type { Checked } from "./finding.ts";
 import { IMPORTS, importsOf } from "./imports.ts";
 
@@ -32,7 +32,7 @@ export function checkClient(facts: Facts): Checked | undefined {
   const servers = serverVersions(facts);
   if (servers.length > 0) found.seen.push(`servers: ${servers.join(", ")}`);
   const evidence = `/sys/fs/lustre/version is ${text}`;
-  const add = (...args: Parameters<typeof finding>): void => void found.findings.push(finding(...args));
+  const add = adderOf(found);
   if (before(release, [2, 15, 0])) {
     const what = `the client is of an old line, ${text}`;
     add(

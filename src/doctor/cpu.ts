@@ -2,7 +2,7 @@
 import { formatNumber } from "../base/units.ts";
 import { groupLimits } from "./cgroup.ts";
 import type { Facts } from "./facts.ts";
-import { cpuList, filesLike, numberIn } from "./facts.ts";
+import { cpuList, filesLike, gpusOf, numberIn } from "./facts.ts";
 import { checked, finding } from "./finding.ts";
 import type { Checked } from "./finding.ts";
 
@@ -55,7 +55,7 @@ function nodes(found: Checked, facts: Facts, cpus: readonly number[]): void {
   const near = lists
     .filter(({ text }) => cpuList(text).some((cpu) => here.has(cpu)))
     .map(({ parts }) => Number(parts[0]));
-  const gpus = filesLike(facts, "sys/bus/pci/drivers/nvidia/*/numa_node");
+  const gpus = gpusOf(facts);
   // -1: one node, or a virtual machine that does not tell.
   const at = gpus.map(({ text }) => numberIn(text) ?? -1).filter((node) => node >= 0);
   if (lists.length > 1)

@@ -63,6 +63,9 @@ export interface Facts {
 /** Kinds of file systems that other nodes mount, too. */
 export const DISTRIBUTED: ReadonlySet<MountKind> = new Set(["lustre", "moosefs", "cephfs", "nfs", "gpfs", "beegfs"]);
 
+/** The NUMA node of each NVIDIA GPU. */
+export const GPU_NODES = "sys/bus/pci/drivers/nvidia/*/numa_node";
+
 /** The number that a text begins with: `8`, `100 Gb/sec (4X EDR)`. */
 export function numberIn(text: string | undefined): number | undefined {
   const found = /^-?\d+(\.\d+)?/.exec(text ?? "")?.[0];
@@ -76,6 +79,11 @@ export function filesLike(facts: Facts, pattern: string): { path: string; text: 
     const match = shape.exec(path);
     return match === null ? [] : [{ path, text, parts: match.slice(1) }];
   });
+}
+
+/** NVIDIA GPUs of the node, with the NUMA node of each. */
+export function gpusOf(facts: Facts): ReturnType<typeof filesLike> {
+  return filesLike(facts, GPU_NODES);
 }
 
 /** Mounts of Lustre clients among those that are looked at. */

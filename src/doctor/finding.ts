@@ -46,6 +46,11 @@ export type Check = (facts: Facts) => Checked | undefined;
 
 export const checked = (area: string): Checked => ({ area, seen: [], findings: [], settings: [], unknown: [] });
 
+/** Puts findings among those of a check. */
+export function adderOf(found: Checked): (...args: Parameters<typeof finding>) => void {
+  return (...args) => void found.findings.push(finding(...args));
+}
+
 export function finding(id: FindingId, what: string, evidence: string, fix: string): Finding {
   const [severity, source] = FINDINGS[id];
   return { id, severity, what, evidence, fix, source };

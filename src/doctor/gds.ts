@@ -2,17 +2,17 @@
  * Check: GPUDirect Storage. Athanor hands batches over in memory and does not use it; checkpoints and weights may.
  */
 import type { Facts } from "./facts.ts";
-import { filesLike, lustreMounts, modulesOf } from "./facts.ts";
-import { checked, finding } from "./finding.ts";
+import { gpusOf, lustreMounts, modulesOf } from "./facts.ts";
+import { adderOf, checked } from "./finding.ts";
 import type { Checked } from "./finding.ts";
 import { netOf, nidsOf, typeOf } from "./lnet.ts";
 
 export function checkGds(facts: Facts): Checked | undefined {
-  const gpus = filesLike(facts, "sys/bus/pci/drivers/nvidia/*/numa_node").length;
+  const gpus = gpusOf(facts).length;
   const driver = facts.files.get("proc/driver/nvidia/version");
   if (gpus === 0 && driver === undefined) return undefined;
   const found = checked("GPUDirect Storage");
-  const add = (...args: Parameters<typeof finding>): void => void found.findings.push(finding(...args));
+  const add = adderOf(found);
   const stats = facts.files.get("proc/driver/nvidia-fs/stats");
   const loaded = stats !== undefined || modulesOf(facts).has("nvidia_fs");
   found.seen.push(`${gpus} NVIDIA GPUs, nvidia-fs ${loaded ? "loaded" : "not loaded"}`);

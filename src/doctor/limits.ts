@@ -2,7 +2,7 @@
 import { formatCount, formatSize } from "../base/units.ts";
 import { groupLimits } from "./cgroup.ts";
 import type { Facts } from "./facts.ts";
-import { filesLike } from "./facts.ts";
+import { gpusOf } from "./facts.ts";
 import { checked, finding } from "./finding.ts";
 import type { Checked } from "./finding.ts";
 import { rdmaDevices } from "./rdma.ts";
@@ -77,7 +77,7 @@ export function checkLimits(facts: Facts): Checked {
     "few processes and threads may run",
     "`ulimit -u`, or TasksMax of the unit",
   );
-  const gpus = filesLike(facts, "sys/bus/pci/drivers/nvidia/*/numa_node").length;
+  const gpus = gpusOf(facts).length;
   if (rdmaDevices(facts).length > 0 || gpus > 0) {
     const fix = "`ulimit -l unlimited` (memlock in /etc/security/limits.conf, LimitMEMLOCK of slurmd or containerd)";
     least(

@@ -2,7 +2,7 @@
 import { formatNumber } from "../base/units.ts";
 import type { Facts } from "./facts.ts";
 import { lustreMounts } from "./facts.ts";
-import { checked, finding } from "./finding.ts";
+import { adderOf, checked } from "./finding.ts";
 import type { Checked } from "./finding.ts";
 
 export function checkLog(facts: Facts): Checked | undefined {
@@ -23,7 +23,7 @@ export function checkLog(facts: Facts): Checked | undefined {
   found.seen.push(
     `${formatNumber(lines.filter((line) => /Lustre|LNet/.test(line)).length, "line")} of Lustre and LNet since the node started`,
   );
-  const add = (...args: Parameters<typeof finding>): void => void found.findings.push(finding(...args));
+  const add = adderOf(found);
   const matches = (shape: RegExp): RegExpExecArray[] =>
     lines.map((line) => shape.exec(line)).filter((match) => match !== null);
   const evicted = counts(matches(/This client was evicted by (\S+?);/).map(([, target]) => target!));

@@ -3,7 +3,7 @@ import { formatSize } from "../base/units.ts";
 import { findMount } from "../storage/mounts.ts";
 import { groupLimits } from "./cgroup.ts";
 import type { Facts } from "./facts.ts";
-import { checked, finding } from "./finding.ts";
+import { adderOf, checked, finding } from "./finding.ts";
 import type { Checked } from "./finding.ts";
 
 const SHM = "/dev/shm";
@@ -17,7 +17,7 @@ const ROOM = 2 * GIB;
 
 export function checkSharedMemory(facts: Facts): Checked {
   const found = checked("shared memory");
-  const add = (...args: Parameters<typeof finding>): void => void found.findings.push(finding(...args));
+  const add = adderOf(found);
   const pod =
     "in a pod: a volume `emptyDir: {medium: Memory, sizeLimit: 16Gi}` mounted at /dev/shm; in Docker: --shm-size";
   const space = facts.spaces.get(SHM);

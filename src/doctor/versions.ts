@@ -1,6 +1,6 @@
 /** Check: versions of Node, Python, numpy, torch and of both halves of Athanor. */
 import type { Facts } from "./facts.ts";
-import { checked, finding } from "./finding.ts";
+import { adderOf, checked } from "./finding.ts";
 import type { Checked } from "./finding.ts";
 
 /** package.json, engines. */
@@ -9,7 +9,7 @@ const PYTHON = [3, 9] as const;
 
 export function checkVersions(facts: Facts): Checked {
   const found = checked("versions");
-  const add = (...args: Parameters<typeof finding>): void => void found.findings.push(finding(...args));
+  const add = adderOf(found);
   const { python, node, athanor } = facts;
   found.seen.push(`Athanor ${athanor}, Node ${node}`);
   if (isBefore(node, NODE))

@@ -2,6 +2,7 @@
  * Files that are looked at. None of them asks a server: `kbytesfree`, `ping` and their like would, and hang with a lost OST.
  */
 
+import { GPU_NODES } from "./facts.ts";
 import { TUNABLES } from "./tunable-list.ts";
 
 const LNET = ["networks", "lnet_peer_discovery_disabled", "lnet_health_sensitivity"];
@@ -14,7 +15,7 @@ export const PATTERNS: readonly string[] = [
   "proc/sys/kernel/osrelease",
   "proc/driver/nvidia/version",
   "proc/driver/nvidia-fs/stats",
-  "sys/bus/pci/drivers/nvidia/*/numa_node",
+  GPU_NODES,
   "sys/devices/system/cpu/online",
   "sys/devices/system/node/node*/cpulist",
   "sys/class/infiniband/*/ports/*/state",
