@@ -70,9 +70,11 @@ export function placesOf(
 }
 
 function holds(spec: DirectSpec, stored: Uint8Array, values: Uint8Array): boolean {
+  const begin = (bytes: Uint8Array): boolean => Buffer.compare(bytes.subarray(0, values.length), values) === 0;
+  if (!spec.deflate && !spec.shuffle) return begin(stored);
+  const out = new Uint8Array(Math.max(stored.length, spec.chunkRows * spec.rowBytes) + INFLATE_SPARE);
   try {
-    const raw = unfiltered(spec, stored);
-    return raw.length >= values.length && Buffer.compare(raw.subarray(0, values.length), values) === 0;
+    return begin(out.subarray(0, unfilter(spec, stored, out)));
   } catch {
     // Some other read.
     return false;
@@ -116,22 +118,20 @@ function wholeOf({ how, size, signed }: NumberReading, buffer: ArrayBufferLike):
   return how === "int" ? new Int32Array(buffer, 0, words) : new Float32Array(buffer, 0, words);
 }
 
-/** Chunks one behind the other in the workbench: its own array for each block cost more than decoding it. */
+/** Chunks one behind the other in the workbench: an own array for each block cost more than decoding it. */
 function joined(spec: DirectSpec, segments: readonly PlacedSegment[], from: number, to: number): Column | undefined {
   const { rowBytes, reading, perRow, kind } = spec;
-  const bench = workbench();
-  bench.alignOutput();
   const length = (to - from) * rowBytes;
+  const chunk = chunkBytes(spec, from, to);
   // Behind the last rows the whole of its chunk has to fit.
-  const most = length + chunkBytes(spec, from, to) + INFLATE_SPARE;
-  const benched = bench.stays && most <= bench.room && chunkBytes(spec, from, to) < MAX_INPUT;
-  const all = benched ? bench.spareOutput(most) : new Uint8Array(most);
+  const most = length + chunk + INFLATE_SPARE;
+  const bench = benchFor(most, Math.max(chunk + INFLATE_SPARE, ...segments.map(({ bytes }) => bytes.length)));
+  const all = bench?.spareOutput(most) ?? new Uint8Array(most);
   let done = 0;
   let next = 0;
   try {
     for (const rows of chunksOf(spec, from, to)) {
-      const { bytes } = segments[next++]!;
-      const found = benched ? unfilteredInto(spec, bytes, bench, done) : copiedTo(all, done, unfiltered(spec, bytes));
+      const found = unfilter(spec, segments[next++]!.bytes, all.subarray(done), bench);
       if (found < rows * rowBytes) return undefined;
       done += rows * rowBytes;
     }
@@ -140,9 +140,16 @@ function joined(spec: DirectSpec, segments: readonly PlacedSegment[], from: numb
   }
   const ends = new Uint32Array(to - from);
   for (let i = 0; i < ends.length; i++) ends[i] = (i + 1) * perRow;
-  const bytes = benched ? bench.takeBytes(length) : all.subarray(0, length);
-  const values = (benched ? narrowed(bench, bytes, reading) : undefined) ?? decodeNumbers(bytes, reading);
+  const bytes = bench?.takeBytes(length) ?? all.subarray(0, length);
+  const values = (bench && narrowed(bench, bytes, reading)) ?? decodeNumbers(bytes, reading);
   return values && { kind, values, ends };
+}
+
+/** The workbench, where it is lent and has room for `most` bytes of output and for `input` bytes. */
+function benchFor(most: number, input: number): Workbench | undefined {
+  const bench = workbench();
+  bench.alignOutput();
+  return bench.stays && most <= bench.room && input <= MAX_INPUT ? bench : undefined;
 }
 
 /** 64-bit integers in the bench as i32, where all fit. */
@@ -152,38 +159,25 @@ function narrowed(bench: Workbench, bytes: Uint8Array, { how, size, signed }: Nu
   return bench.kernels.narrowInts(bytes.byteOffset, count, bench.output) ? bench.takeInts(count) : undefined;
 }
 
-function copiedTo(all: Uint8Array, at: number, bytes: Uint8Array): number {
-  all.set(bytes.subarray(0, all.length - at), at);
-  return bytes.length;
-}
-
-/** Bytes of a chunk at `at` of the bench's output; how many there are. */
-function unfilteredInto(spec: DirectSpec, stored: Uint8Array, bench: Workbench, at: number): number {
-  const { deflate, reading } = spec;
-  const shuffle = spec.shuffle && reading.size > 1;
-  const size = deflate ? spec.chunkRows * spec.rowBytes : stored.length;
-  const out = bench.output + at;
-  if (!shuffle && !deflate) return copiedTo(bench.spareOutput(at + size), at, stored);
-  if (!shuffle) {
-    inflateInto(stored, bench.spareOutput(at + size + INFLATE_SPARE).subarray(at), size);
-    return size;
+/** Puts the bytes of a chunk at the head of `out`, which has room for INFLATE_SPARE more; how many there are. `bench`: whose output `out` is. */
+function unfilter(spec: DirectSpec, stored: Uint8Array, out: Uint8Array, bench?: Workbench): number {
+  const { deflate, chunkRows, rowBytes, reading } = spec;
+  const size = deflate ? chunkRows * rowBytes : stored.length;
+  if (size > out.length) throw new RangeError(`a chunk of ${size} bytes`);
+  if (!spec.shuffle || reading.size === 1) {
+    if (deflate) inflateInto(stored, out.subarray(0, size + INFLATE_SPARE), size);
+    else out.set(stored);
+  } else if (bench === undefined) {
+    unshuffleBytes(deflate ? inflate(stored, size) : stored, out.subarray(0, size), reading.size);
+  } else {
+    if (deflate) inflateInto(stored, bench.spareInput(size + INFLATE_SPARE), size);
+    else bench.place(stored);
+    bench.kernels.unshuffle(bench.input, size, reading.size, out.byteOffset);
   }
-  if (deflate) inflateInto(stored, bench.spareInput(size + INFLATE_SPARE), size);
-  else bench.place(stored);
-  bench.kernels.unshuffle(bench.input, size, reading.size, out);
   return size;
 }
 
 /** Decoded bytes of a chunk, those behind the last row included. */
 function chunkBytes({ chunkRows, rowBytes }: DirectSpec, from: number, to: number): number {
   return (chunkRows === 0 ? to - from : chunkRows) * rowBytes;
-}
-
-/** Bytes of a chunk. */
-function unfiltered({ deflate, shuffle, chunkRows, rowBytes, reading }: DirectSpec, stored: Uint8Array): Uint8Array {
-  const raw = deflate ? inflate(stored, chunkRows * rowBytes) : stored;
-  if (!shuffle || reading.size === 1) return raw;
-  const out = new Uint8Array(raw.length);
-  unshuffleBytes(raw, out, reading.size);
-  return out;
 }

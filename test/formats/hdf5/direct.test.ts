@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { directColumn, placesOf, type DirectSpec } from "../../../src/formats/hdf5/direct.ts";
 import { hdf5 } from "../../../src/formats/hdf5/format.ts";
 import { dense } from "../../../src/formats/dense.ts";
-import { workbench } from "../../../src/kernels/workbench.ts";
+import { MAX_INPUT, workbench } from "../../../src/kernels/workbench.ts";
 import type { BlockColumns, Column, PlacedSegment } from "../../../src/formats/types.ts";
 import { contentOf, copied, rawOf, rowOf, scanShard } from "../blocks.ts";
 import { fixtures } from "../fixtures.ts";
@@ -123,10 +123,30 @@ test("numbers behind shuffle and deflate, or no filter, are read without the lib
         assert.deepEqual(rowOf(fields.get(name), i), rowOf(block.columns.fields.get(name), i));
       }
     }
+    found.release?.();
   };
   const raw = rawOf(FILTERS, content, block, end, 0, 0, DIRECT);
   same(await hdf5.columns({ ...raw, file: "/nowhere" }, DIRECT));
   for (const { bytes, field } of raw.segments) if (DIRECT[0] === end.meta!.fields![field - 1]) bytes.fill(0x55, 20, 40);
   same(await hdf5.columns(raw, DIRECT));
   await assert.rejects(async () => hdf5.columns({ ...raw, file: "/nowhere" }, DIRECT));
+});
+
+test("a chunk that is far longer than it should be is the library's to judge, and spoils no other one in the workbench", () => {
+  const spec: DirectSpec = {
+    kind: "int64",
+    reading: { how: "int", size: 4, signed: true, bool: false },
+    perRow: 1,
+    rowBytes: 4,
+    chunkRows: 2,
+    shuffle: true,
+    deflate: false,
+  };
+  const chunk = shuffled(new Uint8Array(Int32Array.of(1, 2).buffer), 4);
+  const segments = [chunk, new Uint8Array(MAX_INPUT + 4096)].map((bytes): PlacedSegment => {
+    return { file: 0, offset: 0, length: bytes.length, field: 1, bytes };
+  });
+  const { result, release } = workbench().lend(() => directColumn(spec, segments, 0, 4));
+  assert.equal(result, undefined);
+  release!();
 });
