@@ -102,10 +102,10 @@ export class Segment implements SlotTarget {
     this.ring();
   }
 
-  /** Looks whether a batch that was published has been released; then all before it have been, too. */
+  /** Looks whether a batch beyond `released` that was published has been released; then all before it have been, too. */
   private sees(batch: number): boolean {
     if (batch >= this.next || this.read(this.slotAt(batch) + slot.released) < batch) return false;
-    this.released = Math.max(this.released, batch);
+    this.released = batch;
     return true;
   }
 

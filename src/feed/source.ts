@@ -208,14 +208,18 @@ export class Source {
     const start = nowNs();
     this.opened.add(shard);
     const { path, version } = this.file(shard, file);
-    // A released file is not read before it is back: such a read hangs where nobody can end it.
-    const arrival = this.home?.arrival(path);
-    if (arrival !== undefined) await unlessAborted(arrival, over);
+    await this.arrived(path, over);
     await this.storage.readShared(path, version, buffer, at, offset, length, over);
     this.clocks.reads++;
     if (small) this.clocks.smallReads++;
     this.clocks.readBytes += length;
     this.clocks.readNs += nowNs() - start;
+  }
+
+  /** A released file is not read before it is back: such a read hangs where nobody can end it. */
+  private async arrived(path: string, over: AbortSignal | undefined): Promise<void> {
+    const arrival = this.home?.arrival(path);
+    if (arrival !== undefined) await unlessAborted(arrival, over);
   }
 
   /** Bytes that one read should bring, where the file system tells. */
@@ -281,8 +285,7 @@ export class Source {
   async check(shard: number, over?: AbortSignal): Promise<void> {
     const { path, version } = this.file(shard, 0);
     this.opened.add(shard);
-    const arrival = this.home?.arrival(path);
-    if (arrival !== undefined) await unlessAborted(arrival, over);
+    await this.arrived(path, over);
     const found = await this.storage.stat(path);
     if (found.size !== version.size || found.mtimeNs !== version.mtimeNs) throw changedError(path, found, version);
   }

@@ -5,14 +5,12 @@
  * @example
  * if (!load.isFull(["lustre-OST0003"])) load.during(["lustre-OST0003"], read());
  */
-
-/** Reads of a run under way or queued for one target; as many as storage has in flight. */
-const PER_TARGET = 4;
+import { PER_TARGET } from "../storage/io-pool.ts";
 
 export class TargetLoad {
   private readonly counts = new Map<string, number>();
 
-  /** Is one of them as busy as it may be? */
+  /** Has one of them as many reads of the run, under way or queued, as storage has in flight? */
   isFull(targets: readonly string[]): boolean {
     return targets.some((target) => (this.counts.get(target) ?? 0) >= PER_TARGET);
   }

@@ -390,7 +390,7 @@ export interface BlockColumns {
    * Gives the memory of the values to the next block. To be called once nothing reads them any more, or not at all: then the
    * collector has it. Absent: nothing to give.
    */
-  release?: () => void;
+  release?: (() => void) | undefined;
 }
 
 /** The next block of a shard as `scan` finds it. */

@@ -10,7 +10,7 @@
  * started (up to `perNode` in all), so that one lost target cannot stop reads of the others. A call that is
  * older than three seconds no longer counts for its target, but no other call for the same file is started before it
  * returns: on a mount of many servers one lost file holds up nothing but itself. Where the target is known to be one
- * server's (`OneServer`) it goes on counting: a lost server costs `perTarget` threads, however many files it has. A call
+ * server's it goes on counting: a lost server costs `perTarget` threads, however many files it has. A call
  * that is older than `hangAfterMs` is reported; its promise stays open and its buffer untouched until it returns.
  */
 import { dirname } from "node:path";
@@ -98,6 +98,8 @@ export class FaultError extends Error {
   }
 }
 
+/** Calls in flight a target. */
+export const PER_TARGET = 4;
 /** A thread in one call for longer is not counted as working. */
 const SLOW_MS = 1000;
 /** A call under way for longer leaves its place to calls for other files of its target. */

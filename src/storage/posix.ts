@@ -19,7 +19,7 @@ import { BOUNCE_BYTES, returnBounce, takeBounce } from "./bounce.ts";
 import { NotAFile, RETRIED, changedError, systemError, truncatedError } from "./errors.ts";
 import type { SystemFault } from "./errors.ts";
 import { HandlePool, folderTarget } from "./handles.ts";
-import { FaultError, IoPool } from "./io-pool.ts";
+import { FaultError, IoPool, PER_TARGET } from "./io-pool.ts";
 import { Troubles } from "./troubles.ts";
 import type { Trouble } from "./troubles.ts";
 import type { HungRequest, IoPoolStats } from "./io-pool.ts";
@@ -101,7 +101,7 @@ class Posix implements PosixStorage {
   constructor(options: PosixStorageOptions) {
     this.pool = new IoPool({
       threads: options.threads ?? 4,
-      perTarget: options.perTarget ?? 4,
+      perTarget: options.perTarget ?? PER_TARGET,
       perNode: options.perNode ?? 64,
       hangAfterMs: options.hangAfterMs ?? 10_000,
       onHang: options.onHang,

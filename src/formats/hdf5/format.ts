@@ -47,14 +47,13 @@ export const hdf5: ColumnFormat = {
       return columns;
     };
     const { result: columns, release } = workbench().lend(decode);
-    const lease = release === undefined ? {} : { release };
-    if (columns.size === wanted.length) return { fields: columns, faults: new Map(), ...lease };
+    if (columns.size === wanted.length) return { fields: columns, faults: new Map(), release };
     const rest = wanted.filter((name) => !columns.has(name));
     const found = await fromLibrary(parts, file, rest, firstRecord, firstRecord + records).catch((error: unknown) => {
       release?.();
       throw error;
     });
     for (const [name, column] of columns) found.fields.set(name, column);
-    return { ...found, ...lease };
+    return { ...found, release };
   },
 };

@@ -18,7 +18,7 @@ import type { Dense } from "./values.ts";
 
 export function readColumns(raw: RawBlock, fields: readonly string[]): BlockColumns {
   const { result, release } = workbench().lend(() => decode(raw, fields));
-  return release === undefined ? result : { ...result, release };
+  return { ...result, release };
 }
 
 function decode(raw: RawBlock, fields: readonly string[]): BlockColumns {

@@ -53,7 +53,7 @@ export async function columns(raw: RawBlock, fields: readonly string[]): Promise
   const faults: BlockColumns["faults"] = new Map();
   const decoded = await decode(raw, fields, faults);
   const { result, release } = workbench().lend(() => assembled(raw, decoded, faults, false));
-  return release === undefined ? result : { ...result, release };
+  return { ...result, release };
 }
 
 /** As `columns`, for a scan: with values that stay, and none that does not fit int64 is a fault of its record. */
