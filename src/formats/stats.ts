@@ -117,13 +117,28 @@ function countUnfit(field: Field, { unfit }: Column, faults: BlockColumns["fault
   field.unfit = { ...known, records: known.records + records };
 }
 
+/**
+ * Rows of a block with a value that no column can hold: bad ones among `faults`; without these (a scan) the column is as if their
+ * records did not have the field, since fields that are not asked for later are not touched by it.
+ */
+export function tellUnfit(
+  column: Column,
+  rows: readonly number[],
+  faultOf: (row: number) => AthanorError,
+  faults: BlockColumns["faults"] | undefined,
+): void {
+  const [first] = rows;
+  if (first === undefined) return;
+  if (faults === undefined) withoutUnfit(column, rows, faultOf(first));
+  else for (const row of rows) if (!faults.has(row)) faults.set(row, faultOf(row));
+}
+
 /** The column of a scan as if some records did not have the field: their value does not fit it, and the others are good. */
-export function withoutUnfit(column: Column, rows: Iterable<number>, first: AthanorError): void {
-  const found = [...rows];
+export function withoutUnfit(column: Column, rows: readonly number[], first: AthanorError): void {
   const present = column.present?.slice() ?? new Uint8Array(column.ends.length).fill(1);
-  for (const row of found) present[row] = 0;
+  for (const row of rows) present[row] = 0;
   column.present = present;
-  column.unfit = { rows: found, first };
+  column.unfit = { rows, first };
 }
 
 function fold(seen: Seen, column: Column, from: number, to: number, block: number): void {

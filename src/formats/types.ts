@@ -388,7 +388,7 @@ export interface BlockColumns {
   faults: Map<number, AthanorError>;
   /**
    * Gives the memory of the values to the next block. To be called once nothing reads them any more, or not at all: then the
-   * collector has it. Absent: nothing to give.
+   * collector has it, and the thread's workbench is lent to nobody else. Absent: nothing to give.
    */
   release?: (() => void) | undefined;
 }

@@ -10,7 +10,7 @@ import type { Worker } from "node:worker_threads";
 import { AthanorError } from "../../base/errors.ts";
 import { spawnThread } from "../../base/threads.ts";
 import { ShardInvalid } from "../errors.ts";
-import { withoutUnfit } from "../stats.ts";
+import { tellUnfit } from "../stats.ts";
 import type { BlockColumns } from "../types.ts";
 import type { Hdf5Layout } from "./layout.ts";
 import { PULSE_BYTES, PulseWatch } from "./pulse.ts";
@@ -42,7 +42,7 @@ export async function layoutAt(path: string): Promise<Hdf5Layout> {
 
 /**
  * Rows [from, to) of those fields that the file has. `places` (of a scan) gets where the chunks of a field lie, where that can be
- * told; a value that does not fit int64 is then no fault of its record: fields that are not asked for later are not touched by it.
+ * told; a value that does not fit int64 is then no fault of its record.
  */
 export async function rowsAt(
   path: string,
@@ -60,15 +60,9 @@ export async function rowsAt(
     for (const [row, fault] of answer.faults) {
       if (!found.faults.has(row)) found.faults.set(row, AthanorError.fromRecord(fault));
     }
-    const [first] = answer.tooLarge;
-    if (first !== undefined && places !== undefined) {
-      const rows = answer.tooLarge.map(([row]) => row);
-      withoutUnfit(answer.column, rows, tooLarge(path, name, from + first[0], first[1]));
-      continue;
-    }
-    for (const [row, value] of answer.tooLarge) {
-      if (!found.faults.has(row)) found.faults.set(row, tooLarge(path, name, from + row, value));
-    }
+    const large = new Map(answer.tooLarge);
+    const faultOf = (row: number): AthanorError => tooLarge(path, name, from + row, large.get(row)!);
+    tellUnfit(answer.column, [...large.keys()], faultOf, places === undefined ? found.faults : undefined);
   }
   return found;
 }

@@ -7,6 +7,7 @@
  */
 import { crc32c } from "../../base/crc32c.ts";
 import type { Value } from "../../base/json.ts";
+import { shownNumbers } from "../shown.ts";
 import type { Column, IndexOptions, ScanEnd, ScannedBlock, ShardFiles } from "../types.ts";
 import type { Hdf5Field, Hdf5Layout } from "./layout.ts";
 import { layoutAt, rowsAt } from "./reader.ts";
@@ -80,11 +81,7 @@ function valueOf({ reading, shape }: Hdf5Field, column: Column | undefined, i: n
   if (own instanceof Uint8Array) return asText(own);
   const bool = reading.how === "list" ? reading.item.bool : reading.how === "int" && reading.bool;
   const item = reading.how === "list" ? reading.item : reading;
-  const unsigned = item.how === "int" && !item.signed;
-  // Of 2^63 and more, for eyes only.
-  const list: Value[] = Array.from<number | bigint, Value>(own, (value) =>
-    unsigned && typeof value === "bigint" ? BigInt.asUintN(64, value) : value,
-  );
+  const list = shownNumbers(own, item.how === "int" && !item.signed);
   const shown = bool ? list.map((value) => Number(value) !== 0) : list;
   const scalar = shape.length === 1 && (reading.how === "int" || reading.how === "float") && reading.values === 1;
   return scalar && shown.length === 1 ? shown[0]! : shown;

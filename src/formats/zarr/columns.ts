@@ -10,7 +10,7 @@
 import type { AthanorError } from "../../base/errors.ts";
 import { workbench } from "../../kernels/workbench.ts";
 import { ChunkMissing, RecordMalformed, Unsupported } from "../errors.ts";
-import { withoutUnfit } from "../stats.ts";
+import { tellUnfit } from "../stats.ts";
 import type { BlockColumns, PlacedSegment, RawBlock } from "../types.ts";
 import { swapped, type Cells } from "./cells.ts";
 import { checkSize, decodeChunk } from "./codecs.ts";
@@ -90,13 +90,8 @@ function assembled(
       array.type.size === 0 || isText(array.type)
         ? texts(array, units, raw, fill, faults)
         : numbers(array, units, whole, firstRecord, records, fill);
-    const [first] = tooLarge;
-    if (scanned && first !== undefined) {
-      withoutUnfit(column, tooLarge, valueRange(array, raw.file, firstRecord + first));
-    } else
-      for (const row of tooLarge) {
-        if (!faults.has(row)) faults.set(row, valueRange(array, raw.file, firstRecord + row));
-      }
+    const faultOf = (row: number): AthanorError => valueRange(array, raw.file, firstRecord + row);
+    tellUnfit(column, [...tooLarge], faultOf, scanned ? undefined : faults);
     fields.set(name, column);
   }
   return { fields, faults };

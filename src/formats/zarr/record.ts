@@ -1,6 +1,7 @@
 /** Record: a row of the arrays for eyes: nested as their shapes are, text as strings. */
 import type { Value } from "../../base/json.ts";
-import type { BlockColumns, Column } from "../types.ts";
+import { shownNumbers } from "../shown.ts";
+import type { BlockColumns } from "../types.ts";
 import type { ArraySpec } from "./spec.ts";
 
 export function recordOf(
@@ -14,20 +15,13 @@ export function recordOf(
     const own = all.subarray(i === 0 ? 0 : ends[i - 1]!, ends[i]);
     if (type.kind === "text" || type.kind === "U") values.push([name, Buffer.from(own as Uint8Array).toString("utf8")]);
     else if (own instanceof Uint8Array) values.push([name, own]);
-    else if (type.kind === "list") values.push([name, numbersOf(own, type.item?.kind === "u")]);
+    else if (type.kind === "list") values.push([name, shownNumbers(own, type.item?.kind === "u")]);
     else {
-      const list = numbersOf(own, type.kind === "u");
+      const list = shownNumbers(own, type.kind === "u");
       values.push([name, nested(type.kind === "b" ? list.map((value) => value === 1) : list, shape.slice(1))]);
     }
   }
   return Object.fromEntries(values);
-}
-
-/** Of `unsigned` ones those of 2^63 and more are negative in a column. */
-function numbersOf(own: Column["values"], unsigned: boolean): Value[] {
-  return Array.from<number | bigint, Value>(own, (value) =>
-    unsigned && typeof value === "bigint" ? BigInt.asUintN(64, value) : value,
-  );
 }
 
 function nested(list: readonly Value[], shape: readonly number[]): Value {
