@@ -29,6 +29,11 @@ def agents_in(run_dir: Path) -> list[int]:
     return found
 
 
+def end_agents(run_dir: Path) -> None:
+    for pid in agents_in(run_dir):
+        os.kill(pid, signal.SIGKILL)
+
+
 def athanor(*args: object) -> subprocess.CompletedProcess[str]:
     """The command as built; fails nothing itself."""
     command = ["node", str(ROOT / "dist/src/cli/main.js"), *map(str, args)]
@@ -45,8 +50,7 @@ def run_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("ATHANOR_RUN_DIR", str(path))
     monkeypatch.setenv("ATHANOR_AGENT_GRACE", "1s")
     yield path
-    for pid in agents_in(path):
-        os.kill(pid, signal.SIGKILL)
+    end_agents(path)
     shutil.rmtree(path, ignore_errors=True)
 
 

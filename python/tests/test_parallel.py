@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import pytest
 
 from athanor.errors import AthanorError
 from athanor.numpy import Loader, proof_total
-from conftest import ROOT, agents_in
+from conftest import ROOT, end_agents
 from tfrecord_writer import write
 from torch_mesh import PROGRAM
 
@@ -161,8 +160,7 @@ def test_a_killed_agent_is_a_pause_for_peers_too(monkeypatch: pytest.MonkeyPatch
     job = Job(monkeypatch, data, {"dp": 2, "tp": 2}, **WINDOWS)
     for step in range(20):
         if step in (5, 11):
-            for pid in agents_in(run_dir):
-                os.kill(pid, signal.SIGKILL)
+            end_agents(run_dir)
         assert job.rows(4) == whole.rows(2)
     assert all(loader.stats()["agent_deaths"] >= 1 for loader in job.loaders)
     whole.close()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +11,10 @@ from typing import Any
 
 import pytest
 from athanor.numpy import Loader
-from conftest import agents_in, run_dir  # noqa: F401  (a fixture)
 from conftest import athanor as command
+from conftest import run_dir  # noqa: F401  (a fixture)
 from faultfs import FaultFs, missing
+from mounted import mounted
 from tfrecord_writer import write
 
 SHARDS, RECORDS, BATCH, LANES = 80, 20, 10, 4
@@ -38,11 +37,8 @@ def fs(run_dir: Path) -> Iterator[FaultFs]:  # noqa: F811
     for folder in (data, run_dir / "real/eval"):
         done = command("index", folder)
         assert done.returncode == 0, done.stderr
-    (run_dir / "mount").mkdir()
-    with FaultFs(run_dir / "real", run_dir / "mount") as mounted:
-        yield mounted
-        for pid in agents_in(run_dir):
-            os.kill(pid, signal.SIGKILL)
+    with mounted(run_dir) as fs:
+        yield fs
     shutil.rmtree(data)
 
 

@@ -6,10 +6,8 @@ exact, and what is wrong is named by file, OST and time.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -19,10 +17,11 @@ from typing import Any
 import athanor
 import pytest
 from athanor.numpy import Loader
-from conftest import agents_in, run_dir  # noqa: F401  (a fixture)
 from conftest import athanor as command
+from conftest import end_agents, run_dir  # noqa: F401  (a fixture)
 from faultfs import FaultFs, missing
 from lustre_scene import Scene
+from mounted import mounted
 from tfrecord_writer import write
 
 SHARDS, RECORDS, BATCH = 8, 100, 20
@@ -54,12 +53,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def fs(made: Path, run_dir: Path) -> Iterator[FaultFs]:  # noqa: F811
     shutil.copytree(made, run_dir / "real")
-    (run_dir / "mount").mkdir()
-    with FaultFs(run_dir / "real", run_dir / "mount") as mounted:
-        yield mounted
-        mounted.clear()
-        for pid in agents_in(run_dir):
-            os.kill(pid, signal.SIGKILL)
+    with mounted(run_dir) as fs:
+        yield fs
 
 
 def loader(path: Path, **options: Any) -> Loader:
@@ -99,8 +94,7 @@ def test_reads_count_for_their_osts_and_the_order_is_the_same(
     with loader(made / "data") as plain:
         steps = plain.repeat()
         whole = [ids(next(steps)) for _ in range(3 * STEPS)]
-    for pid in agents_in(fs.mount.parent):
-        os.kill(pid, signal.SIGKILL)
+    end_agents(fs.mount.parent)
     scene = lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
     with loader(fs.mount / "data") as placed:
         steps = placed.repeat()
@@ -139,8 +133,7 @@ def test_an_evicted_client_goes_on_with_exactly_its_samples(
     with loader(made / "data") as plain:
         steps = plain.repeat()
         whole = [ids(next(steps)) for _ in range(20 * STEPS)]
-    for pid in agents_in(fs.mount.parent):
-        os.kill(pid, signal.SIGKILL)
+    end_agents(fs.mount.parent)
     lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
     with loader(fs.mount / "data") as faulty:
         steps = faulty.repeat()
@@ -219,8 +212,7 @@ def test_released_shards_are_restored_ahead_and_read_when_they_are_back(
     monkeypatch.setattr("athanor._connection._WARN_AT", (3.0, 60.0))
     with loader(made / "data") as plain:
         whole = [ids(batch) for batch in plain]
-    for pid in agents_in(fs.mount.parent):
-        os.kill(pid, signal.SIGKILL)
+    end_agents(fs.mount.parent)
     scene = lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
     names = {shard(number) for number in range(SHARDS)}
     with loader(fs.mount / "other") as first:  # the agent is up, and knows nothing of the set yet

@@ -24,6 +24,7 @@ from athanor.numpy import Loader
 from athanor.reference.ledger import read_ledger
 from conftest import ROOT, agents_in, run_dir  # noqa: F401  (a fixture)
 from faultfs import FaultFs, missing
+from mounted import mounted
 from tfrecord_writer import example, frame, write
 
 SHARDS, RECORDS, BATCH = 8, 100, 20
@@ -59,12 +60,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fs(made: Path, run_dir: Path) -> Iterator[FaultFs]:  # noqa: F811
     """A copy of the sets in a file system of its own; `real` is the folder behind it."""
     shutil.copytree(made, run_dir / "real")
-    (run_dir / "mount").mkdir()
-    with FaultFs(run_dir / "real", run_dir / "mount") as mounted:
-        yield mounted
-        mounted.clear()
-        for pid in agents_in(run_dir):
-            os.kill(pid, signal.SIGKILL)
+    with mounted(run_dir) as fs:
+        yield fs
 
 
 def command(*words: str) -> list[str]:
