@@ -228,12 +228,16 @@ export class Placement {
     if (told) this.askSoon(0);
   }
 
-  /** False: there is no Python, layouts stay unknown. */
-  private async learn(batch: readonly { path: string; system: string }[]): Promise<boolean> {
-    const asked = askFiles(
-      batch.map(({ path }) => ({ path, xattr: "lustre.lov" })),
+  private askLayouts(paths: readonly string[]): ReturnType<typeof askFiles> {
+    return askFiles(
+      paths.map((path) => ({ path, xattr: "lustre.lov" })),
       this.options,
     );
+  }
+
+  /** False: there is no Python, layouts stay unknown. */
+  private async learn(batch: readonly { path: string; system: string }[]): Promise<boolean> {
+    const asked = this.askLayouts(batch.map(({ path }) => path));
     for (const { path } of batch) if (!this.learning.has(path)) this.learning.set(path, asked);
     const answers = await asked;
     for (const { path } of batch) if (this.learning.get(path) === asked) this.learning.delete(path);
@@ -256,10 +260,7 @@ export class Placement {
 
   /** Are these files still released? What does not tell is forgotten, and asked anew when it is expected again. */
   private async look(paths: readonly string[]): Promise<Told[]> {
-    const answers = await askFiles(
-      paths.map((path) => ({ path, xattr: "lustre.lov" })),
-      this.options,
-    );
+    const answers = await this.askLayouts(paths);
     return paths.map((path, i) => {
       const answer = answers?.[i];
       const layout = answer && layoutOf(answer, path);

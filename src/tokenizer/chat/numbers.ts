@@ -5,7 +5,7 @@
  * @example
  * arithmetic("+", integerValue(9007199254740991), integerValue(2)); // 9007199254740993
  */
-import { floatValue, integerValue, type RuntimeValue } from "./runtime.ts";
+import { argumentsOf, floatValue, integerValue, type RuntimeValue } from "./runtime.ts";
 import { SPACES } from "./words.ts";
 
 const NUMBERS = new Set(["IntegerValue", "FloatValue", "BooleanValue"]);
@@ -176,10 +176,7 @@ function floatOf(text: string): number | undefined {
 }
 
 function defaultOf(args: readonly RuntimeValue[]): RuntimeValue | undefined {
-  const named = args.find(({ type }) => type === "KeywordArgumentsValue")?.value as
-    | ReadonlyMap<string, RuntimeValue>
-    | undefined;
-  const placed = args.filter(({ type }) => type !== "KeywordArgumentsValue");
-  if (placed.length > 1 || named?.has("base") === true) throw new TypeError("|int with a base");
-  return placed[0] ?? named?.get("default");
+  const { placed, named } = argumentsOf(args);
+  if (placed.length > 1 || named.has("base")) throw new TypeError("|int with a base");
+  return placed[0] ?? named.get("default");
 }

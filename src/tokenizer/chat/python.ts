@@ -9,6 +9,7 @@ import { there } from "./access.ts";
 import { contains, equal } from "./equality.ts";
 import { arithmetic, isNumber, toFloat, toInteger } from "./numbers.ts";
 import {
+  argumentsOf,
   booleanValue,
   functionValue,
   integerValue,
@@ -310,8 +311,7 @@ interface Style {
 
 /** `json.dumps` with the arguments that templates can give it. */
 function tojson([value, ...args]: readonly RuntimeValue[]): RuntimeValue {
-  const named = args.find(({ type }) => type === "KeywordArgumentsValue")?.value;
-  const options = (named ?? new Map()) as ReadonlyMap<string, RuntimeValue>;
+  const { named: options } = argumentsOf(args);
   const held = (name: string): unknown => {
     const option = options.get(name);
     return option === undefined ? undefined : (option.value ?? undefined);

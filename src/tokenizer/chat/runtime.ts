@@ -54,6 +54,16 @@ export function booleanValue(value: boolean): RuntimeValue {
   return new BooleanClass(value);
 }
 
+/** What a call gave by place, and by name. */
+export function argumentsOf(args: readonly RuntimeValue[]): {
+  placed: readonly RuntimeValue[];
+  named: ReadonlyMap<string, RuntimeValue>;
+} {
+  const isNamed = ({ type }: RuntimeValue): boolean => type === "KeywordArgumentsValue";
+  const named = args.find(isNamed)?.value as ReadonlyMap<string, RuntimeValue> | undefined;
+  return { placed: args.filter((arg) => !isNamed(arg)), named: named ?? new Map() };
+}
+
 /** A function of values, not of what they hold. */
 export function functionValue(work: (args: readonly RuntimeValue[]) => RuntimeValue): RuntimeValue {
   return new FunctionClass(work);

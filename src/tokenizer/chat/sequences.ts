@@ -6,7 +6,15 @@
  * length(textValue("<\ufdd0|im_end|>"), isMark); // 10
  */
 import { there } from "./access.ts";
-import { integerValue, listLike, listValue, textValue, undefinedValue, type RuntimeValue } from "./runtime.ts";
+import {
+  argumentsOf,
+  integerValue,
+  listLike,
+  listValue,
+  textValue,
+  undefinedValue,
+  type RuntimeValue,
+} from "./runtime.ts";
 
 /** Is the character a mark? */
 export type IsMark = (char: string) => boolean;
@@ -82,12 +90,9 @@ export function join(
   isMark: IsMark,
   text: (value: RuntimeValue) => string,
 ): RuntimeValue {
-  const named = args.find(({ type }) => type === "KeywordArgumentsValue")?.value as
-    | ReadonlyMap<string, RuntimeValue>
-    | undefined;
-  const placed = args.filter(({ type }) => type !== "KeywordArgumentsValue");
-  if (placed.length > 1 || named?.has("attribute") === true) throw new TypeError("|join by an attribute");
-  const between = placed[0] ?? named?.get("d");
+  const { placed, named } = argumentsOf(args);
+  if (placed.length > 1 || named.has("attribute")) throw new TypeError("|join by an attribute");
+  const between = placed[0] ?? named.get("d");
   const parts = members(value, isMark).map(text);
   return textValue(parts.join(between === undefined ? "" : text(between)));
 }
