@@ -27,7 +27,8 @@ import {
   STATS_STAMP,
   STATS_VALUES,
 } from "./layout";
-import { greatest, least, malformed, openSurvey, prefix, surveyVarints } from "./lists";
+import { malformed } from "./lists";
+import { greatest, least, openSurvey, prefix, surveyVarints } from "./survey";
 import { lengthAt, next, sameBytes, skipField, tagAt } from "./wire";
 
 /** Folds `records` payloads (u32 offsets from `ptr`, u32 lengths) into the table; returns how many were folded. */
@@ -110,7 +111,7 @@ function find(table: usize): usize {
 function readFeature(entry: usize, p: usize, end: usize): bool {
   let kind: u32 = 0;
   let count: i32 = 0;
-  openSurvey();
+  openSurvey(load<i64>(entry, STATS_MIN), load<i64>(entry, STATS_MAX), load<u32>(entry, STATS_PREFIX));
   while (p < end) {
     const tag = tagAt(p, end);
     if (next == 0) return malformed(p) == 0;
@@ -121,7 +122,7 @@ function readFeature(entry: usize, p: usize, end: usize): bool {
       if (kind != field) {
         kind = field;
         count = 0;
-        openSurvey();
+        openSurvey(load<i64>(entry, STATS_MIN), load<i64>(entry, STATS_MAX), load<u32>(entry, STATS_PREFIX));
       }
       const behind = next + length;
       count = readList(kind, next, behind, count);
