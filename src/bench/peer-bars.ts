@@ -147,17 +147,16 @@ function manyRanks(report: PeersReport): (Bar | undefined)[] {
 
 function startBars({ start }: PeersReport): Bar[] {
   if (start === undefined) return [];
-  const { indexPerCpu } = start;
+  const { indexPerCpu, load } = start;
+  const within = (what: string, spread: Spread, bar: number): Bar => {
+    return { what, bar, kind: "most", value: spread.median, spread, met: spread.median <= bar };
+  };
   return [
     least("index, GB a second of CPU", indexPerCpu, 0.6),
-    ...start.resume.map(({ at, running }): Bar => ({
-      what: `resume at ${at * 100} % of an epoch, seconds to the first batch, agent runs`,
-      bar: 0.5,
-      kind: "most",
-      value: running.median,
-      spread: running,
-      met: running.median <= 0.5,
-    })),
+    ...(load.blocks < 1e6 ? [] : [within("load of an index of a million blocks, seconds", load.wall, 0.3)]),
+    ...start.resume.map(({ at, running }) =>
+      within(`resume at ${at * 100} % of an epoch, seconds to the first batch, agent runs`, running, 0.5),
+    ),
   ];
 }
 

@@ -1,12 +1,13 @@
 /**
- * Start-up of Athanor: a fresh index of the files in the page cache, and the first batch of a run that goes on at 1, 50 and 99 % of
- * an epoch.
+ * Start-up of Athanor: a fresh index of the files in the page cache, the load of a large index, and the first batch of a run that goes
+ * on at 1, 50 and 99 % of an epoch.
  */
 import { link, mkdtemp, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { buildIndex } from "../dataset/index-build.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import type { BenchSet } from "./data.ts";
+import { type Loaded, makeLargeIndex, timeLoad } from "./index-load.ts";
 import type { PeerContender } from "./peer-list.ts";
 import type { PeerRuns } from "./peer-runs.ts";
 import { type Spread, spread } from "./statistics.ts";
@@ -15,6 +16,8 @@ export interface StartUp {
   /** 10^9 bytes of files a second of CPU (user + system, all threads), and a second of the clock. */
   indexPerCpu: Spread;
   indexPerSecond: Spread;
+  /** An index of `blocks` blocks, from its path to its order: seconds by the clock, and of CPU. */
+  load: { blocks: number; wall: Spread; cpu: Spread };
   /** Seconds to the first batch: the agent started, too; on an agent that runs. */
   resume: { at: number; first: Spread; running: Spread }[];
 }
@@ -29,6 +32,11 @@ interface Indexed {
 const PLACES = [0.01, 0.5, 0.99];
 const COPIES = 8;
 const BYTES = 1e9;
+/** Of the large index: 4 TB; of a short run, 40 GB. */
+const BLOCKS = 1_000_000;
+const SHORT_BLOCKS = 10_000;
+/** A run with fewer samples only wants to see that all works. */
+const SHORT_BELOW = 10_000;
 
 export async function startUp(
   contender: PeerContender,
@@ -47,9 +55,15 @@ export async function startUp(
       place.running.push(firstRunningSeconds ?? Number.NaN);
     }
   }
+  const loads = await indexLoads(set, passes);
   return {
     indexPerCpu: spread(indexes.map(({ bytes, cpu }) => bytes / cpu / 1e9)),
     indexPerSecond: spread(indexes.map(({ bytes, wall }) => bytes / wall / 1e9)),
+    load: {
+      blocks: loads[0]!.blocks,
+      wall: spread(loads.map(({ wall }) => wall)),
+      cpu: spread(loads.map(({ cpu }) => cpu)),
+    },
     resume: resumed.map(({ at, first, running }) => ({ at, first: spread(first), running: spread(running) })),
   };
 }
@@ -76,6 +90,18 @@ async function index({ shards, source }: BenchSet): Promise<Indexed> {
     return { bytes, cpu: (used.user + used.system) / 1e6, wall: (performance.now() - wall) / 1000 };
   } finally {
     await storage.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function indexLoads({ samples, source }: BenchSet, passes: number): Promise<Loaded[]> {
+  const folder = await mkdtemp(join(dirname(source), ".athanor-large-"));
+  try {
+    await makeLargeIndex(folder, samples < SHORT_BELOW ? SHORT_BLOCKS : BLOCKS);
+    const loads: Loaded[] = [];
+    for (let pass = 0; pass < passes; pass++) loads.push(await timeLoad(folder));
+    return loads;
+  } finally {
     await rm(folder, { recursive: true, force: true });
   }
 }

@@ -150,7 +150,7 @@ function coldPart(section: Section, report: PeersReport): Part {
   };
 }
 
-function startPart({ indexPerCpu, indexPerSecond, resume }: StartUp): Part {
+function startPart({ indexPerCpu, indexPerSecond, load, resume }: StartUp): Part {
   return {
     title: "Start-up of athanor window",
     cells: [
@@ -163,7 +163,8 @@ function startPart({ indexPerCpu, indexPerSecond, resume }: StartUp): Part {
     ],
     foot:
       `A fresh index of eight hard links of each file, in the page cache, CRCs and fingerprint included: ${range(indexPerCpu)} GB a second of CPU, ` +
-      `${range(indexPerSecond)} GB a second.`,
+      `${range(indexPerSecond)} GB a second. Load of an index of ${load.blocks} blocks, from its path to the order: ` +
+      `${range(load.wall)} s, ${range(load.cpu)} s of CPU.`,
   };
 }
 

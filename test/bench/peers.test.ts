@@ -82,6 +82,8 @@ test("contenders on the same data: rates, memory, cold files, many ranks; who is
     [0.01, 0.5, 0.99].map((at) => [at, true]),
   );
   assert.ok(report.start!.indexPerCpu.median > 0);
+  const { load } = report.start!;
+  assert.deepEqual([load.blocks, load.wall.median > 0, load.cpu.median > 0], [10_000, true, true]);
   assert.match(peersText(report), /not measured: tfdata/);
   assert.match(peersMarkdown(report, "npm run x"), /\n\| loader \| samples\/s/);
 });
