@@ -64,6 +64,8 @@ export interface Served {
 }
 
 const HEADER_WORDS = 8;
+/** Batches of a session in one go. */
+const MOST_BATCHES = 8;
 
 export class Batcher {
   id: ConsumerId;
@@ -128,19 +130,24 @@ export class Batcher {
     this.enter("idle");
   }
 
-  /** Fills slots until none is free or rows are missing. */
-  fill(served: Served, lookAhead: number): void {
-    while (this.position < this.limit && this.target.writable()) {
+  /**
+   * Fills slots until none is free or rows are missing. True: it stopped before, at `MOST_BATCHES`, to let others have a turn: a
+   * trainer that is as fast as this would keep reads from being started and decoded rows from being seen.
+   */
+  fill(served: Served, lookAhead: number): boolean {
+    for (let batches = 0; this.position < this.limit && this.target.writable(); batches++) {
+      if (batches === MOST_BATCHES) return true;
       this.prepare(served, lookAhead);
       if (!this.collect(served)) {
         this.enter("feed");
         if (this.target.drained()) served.supply.starving((this.dealt as Dealt).positions.subarray(this.have));
-        return;
+        return false;
       }
       this.enter("idle");
       this.hand(served);
     }
     this.enter(this.position < this.limit ? "trainer" : "idle");
+    return false;
   }
 
   /** Announces coming positions to supplies that read nothing ahead by themselves. */
@@ -199,30 +206,20 @@ export class Batcher {
     // Rows beyond the end of an epoch repeat the batch's last row; a rank that has none gets zeros.
     this.rows.fill(valid === 0 ? 0 : (this.rows[valid - 1] as number), valid);
     words.set(this.rows, rowTable >>> 2);
-    let at = (staging + this.offsets.identities) >>> 2;
-    let truncated = 0;
-    let replaced = 0;
+    const identities = staging + this.offsets.identities;
+    let at = identities >>> 2;
+    if (valid === 0) words.fill(0, at, at + this.batch * HEADER_WORDS);
     for (let i = 0; i < this.batch; i++, at += HEADER_WORDS) {
-      const row = (this.rows[i] as number) >>> 2;
-      setU64(words, at, positions[i] as number);
-      if (row === 0) {
-        words.fill(0, at + 2, at + HEADER_WORDS);
-        continue;
-      }
-      words[at + 2] = words[row] as number;
-      words[at + 3] = words[row + 1] as number;
-      words[at + 4] = words[row + 2] as number;
-      words[at + 5] = words[row + 3] as number;
-      words[at + 6] = words[row + 4] as number;
-      const source = served.sourceOf?.(positions[i] as number) ?? 0;
-      words[at + 7] = (i < valid ? 1 : 0) | (source << 1);
-      if (i >= valid) continue;
-      const flags = words[row + 5] as number;
-      truncated += flags & 1;
-      replaced += flags >>> 1;
+      const position = positions[i] as number;
+      setU64(words, at, position);
+      if (valid > 0) words[at + 7] = (i < valid ? 1 : 0) | ((served.sourceOf?.(position) ?? 0) << 1);
+    }
+    const { cut, replaced } = kernels.gatherHeads(rowTable, valid, identities);
+    if (valid > 0) {
+      kernels.gatherHeads(rowTable + valid * 4, this.batch - valid, identities + valid * this.offsets.identityBytes);
     }
     words[(staging + this.offsets.replaced) >>> 2] = replaced;
-    words[(staging + this.offsets.truncated) >>> 2] = truncated;
+    words[(staging + this.offsets.truncated) >>> 2] = cut;
     this.layout.stored.forEach((column, c) => {
       const out = staging + (this.slot.offsets[c] as number);
       if (valid === 0) memory.bytes.fill(0, out, out + this.batch * column.rowBytes);
@@ -256,7 +253,7 @@ export class Batcher {
 
 function setU64(words: Uint32Array, at: number, value: number): void {
   words[at] = value >>> 0;
-  words[at + 1] = Math.floor(value / 4294967296);
+  words[at + 1] = value / 4294967296;
 }
 
 /** Bytes of staging that a run needs in the raw arena: a slot is filled and handed over in one go. */

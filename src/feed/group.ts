@@ -157,7 +157,7 @@ export class Group {
   private round(): void {
     for (const seat of this.seats) {
       try {
-        seat.batcher.fill(seat.served, this.lookAhead(seat));
+        if (seat.batcher.fill(seat.served, this.lookAhead(seat))) this.wake();
       } catch (error) {
         // What goes wrong with one client's segment is that client's alone.
         if (error instanceof SlotError) seat.request.failed(error.cause);

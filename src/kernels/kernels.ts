@@ -107,6 +107,12 @@ export interface ExampleRows {
   fault: KernelFault | undefined;
 }
 
+/** Rows in which a list was cut, and rows that stand in for bad records. */
+export interface RowFlags {
+  cut: number;
+  replaced: number;
+}
+
 export interface Kernels {
   readonly implementation: "wasm" | "twin";
   readonly memory: WebAssembly.Memory;
@@ -116,6 +122,11 @@ export interface Kernels {
   crc32c(ptr: number, length: number, seed?: number): number;
   /** Copies n rows' bytes [rowOffset, rowOffset + bytes) to `out`, one behind the other. `rows`: address of u32[n]. */
   gather(rows: number, n: number, rowOffset: number, bytes: number, out: number): void;
+  /**
+   * Writes the identities of n rows to `out`, 32 bytes each: u64 shard key, u64 record and u32 token at 8, 16 and 24, nothing else of
+   * them. `rows`: address of u32[n]. Returns what the rows' flags say.
+   */
+  gatherHeads(rows: number, n: number, out: number): RowFlags;
   /** Copies `bytes` at ptr + i · stride to `rowOffset` of row i. `rows`: address of u32[n]; a row of address 0 is left out. */
   scatter(rows: number, n: number, ptr: number, stride: number, rowOffset: number, bytes: number): void;
   /**

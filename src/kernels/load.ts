@@ -74,6 +74,9 @@ function compile(): WebAssembly.Module | null {
 interface Exports {
   crc32c(ptr: number, length: number, seed: number): number;
   gather(rows: number, n: number, rowOffset: number, bytes: number, out: number): void;
+  gatherHeads(rows: number, n: number, out: number): void;
+  cutRows: { value: number };
+  replacedRows: { value: number };
   scatter(rows: number, n: number, ptr: number, stride: number, rowOffset: number, bytes: number): void;
   scanFrames(ptr: number, length: number, max: number, offsets: number, lengths: number, crc: number): number;
   decodeExamples(
@@ -141,6 +144,10 @@ function wrap(module: WebAssembly.Module, memory: WebAssembly.Memory, tables: nu
     tables,
     crc32c: (ptr, length, seed = 0) => x.crc32c(ptr, length, seed) >>> 0,
     gather: (rows, n, rowOffset, bytes, out) => x.gather(rows, n, rowOffset, bytes, out),
+    gatherHeads(rows, n, out) {
+      x.gatherHeads(rows, n, out);
+      return { cut: x.cutRows.value >>> 0, replaced: x.replacedRows.value >>> 0 };
+    },
     scatter: (rows, n, ptr, stride, rowOffset, bytes) => x.scatter(rows, n, ptr, stride, rowOffset, bytes),
     scanFrames(ptr, length, max, offsets, lengths, crc) {
       const records = x.scanFrames(ptr, length, max, offsets, lengths, crc) >>> 0;

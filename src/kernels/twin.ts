@@ -29,7 +29,7 @@ import {
   STORAGE_LENGTH,
   STORAGE_PREFIX,
 } from "./assembly/layout.ts";
-import type { ExampleBlock, ExampleRows, FrameScan, KernelFault, Kernels, StatsScan } from "./kernels.ts";
+import type { ExampleBlock, ExampleRows, FrameScan, KernelFault, Kernels, RowFlags, StatsScan } from "./kernels.ts";
 import type { Digits } from "./digits.ts";
 import { digits, narrowInts, unpackDelta, unpackHybrid, unshuffle } from "./twin-columns.ts";
 import { statsExamples } from "./twin-stats.ts";
@@ -118,6 +118,20 @@ export class Twin implements Kernels {
       const from = this.view.getUint32(rows + i * 4, true) + rowOffset;
       this.bytes.copyWithin(out + i * bytes, from, from + bytes);
     }
+  }
+
+  gatherHeads(rows: number, n: number, out: number): RowFlags {
+    this.refresh();
+    let cut = 0;
+    let replaced = 0;
+    for (let i = 0; i < n; i++) {
+      const row = this.view.getUint32(rows + i * 4, true);
+      this.bytes.copyWithin(out + i * 32 + 8, row, row + 20);
+      const flags = this.view.getUint32(row + 20, true);
+      cut += flags & 1;
+      replaced += (flags >>> 1) & 1;
+    }
+    return { cut, replaced };
   }
 
   scatter(rows: number, n: number, ptr: number, stride: number, rowOffset: number, bytes: number): void {

@@ -20,13 +20,18 @@ import { passLength, plainPieces, type PlainPiece } from "./plain.ts";
 import { WEIGHT_SUM } from "./schedule.ts";
 import type { Located, Segment, Shape } from "./types.ts";
 
+/** A batch of a rank, whose positions may lie some apart. */
+const RECENT = 1024;
+
 export class Timeline {
   readonly epochs: Epochs;
   readonly segments: readonly Segment[];
   readonly #shapes: readonly Shape[];
   readonly #pieces: PlainPiece[];
   readonly #mixed: Mixed | undefined;
-  #last: { position: number; located: Located } | undefined;
+  /** Where positions lie that were asked for last, by position mod RECENT: a row is asked for by whoever waits, and to take it. */
+  readonly #recent: (Located | undefined)[] = Array.from({ length: RECENT }, () => undefined);
+  readonly #recentAt = new Float64Array(RECENT).fill(-1);
 
   /** `names`, `shapes`: of the sources by number. Throws ATH_ORDER_OPTION for segments that leave nothing to serve. */
   constructor(names: readonly string[], shapes: readonly Shape[], segments: readonly Segment[]) {
@@ -57,10 +62,11 @@ export class Timeline {
   }
 
   locate(position: number): Located {
-    // A row is asked for several times in a row: by whoever waits, and by the supply of its source.
-    if (this.#last?.position === position) return this.#last.located;
+    const at = position % RECENT;
+    if (this.#recentAt[at] === position) return this.#recent[at]!;
     const located = this.#locate(this.epochs.checked(position));
-    this.#last = { position, located };
+    this.#recentAt[at] = position;
+    this.#recent[at] = located;
     return located;
   }
 

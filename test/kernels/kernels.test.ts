@@ -210,6 +210,25 @@ test("gather copies a column of rows, one behind the other", () => {
   }
 });
 
+test("gatherHeads tells whose rows they are, writes nothing else of an identity, and counts what the flags say", () => {
+  for (const kernels of both) {
+    const rows = [0, 1, 2, 3].map((flags) =>
+      lay(kernels, 1024 + flags * 256, new Uint8Array(Uint32Array.of(flags, 11, 12 + flags, 13, 14, flags, 15, 16).buffer)),
+    );
+    const order = [3, 0, 1, 3, 2];
+    const table = lay(kernels, 0, new Uint8Array(Uint32Array.from(order, (flags) => rows[flags]!).buffer));
+    const out = lay(kernels, 4096, new Uint8Array(order.length * 32).fill(0xee));
+    assert.deepEqual(kernels.gatherHeads(table, order.length, out), { cut: 3, replaced: 3 });
+    const ee = 0xeeeeeeee;
+    assert.deepEqual(
+      [...new Uint32Array(kernels.memory.buffer.slice(out, out + order.length * 32))],
+      order.flatMap((flags) => [ee, ee, flags, 11, 12 + flags, 13, 14, ee]),
+    );
+    canaries(kernels, out, order.length * 32);
+    assert.deepEqual(kernels.gatherHeads(table, 0, out), { cut: 0, replaced: 0 });
+  }
+});
+
 test("scatter puts values at a stride into rows, and leaves out rows that are not wanted", () => {
   for (const kernels of both) {
     const rows = [0, 1].map((i) => lay(kernels, 1024 + i * 256, new Uint8Array(24)));
