@@ -36,7 +36,7 @@ interface PeersFlags {
 }
 
 /** Behind a warm-up of the loader, in seconds: processes are new in each measurement. */
-const SETTLE = 0.2;
+const SETTLE = 1;
 const [BEGIN, END] = ["<!-- peers -->", "<!-- /peers -->"];
 
 export function registerPeers(bench: Command): void {

@@ -213,7 +213,11 @@ test("gather copies a column of rows, one behind the other", () => {
 test("gatherHeads tells whose rows they are, writes nothing else of an identity, and counts what the flags say", () => {
   for (const kernels of both) {
     const rows = [0, 1, 2, 3].map((flags) =>
-      lay(kernels, 1024 + flags * 256, new Uint8Array(Uint32Array.of(flags, 11, 12 + flags, 13, 14, flags, 15, 16).buffer)),
+      lay(
+        kernels,
+        1024 + flags * 256,
+        new Uint8Array(Uint32Array.of(flags, 11, 12 + flags, 13, 14, flags, 15, 16).buffer),
+      ),
     );
     const order = [3, 0, 1, 3, 2];
     const table = lay(kernels, 0, new Uint8Array(Uint32Array.from(order, (flags) => rows[flags]!).buffer));
