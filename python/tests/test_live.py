@@ -310,6 +310,26 @@ def test_agent_leaves_and_leaves_nothing(data: dict[str, str], run_dir: Path) ->
     assert not (run_dir / "agent.sock").exists() and not list(run_dir.glob("seg-*"))
 
 
+@pytest.mark.parametrize("shuffle_memory", [1 << 30, 4096])
+def test_the_agent_idles_while_the_trainer_computes(data: dict[str, str], run_dir: Path, shuffle_memory: int) -> None:
+    loader = Loader(data["66"], batch_size=4, shuffle_memory=shuffle_memory)
+    try:
+        next(iter(loader))
+        (agent,) = agents_in(run_dir)
+
+        def seconds() -> float:
+            user, system = Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[11:13]
+            return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+        # Slots are full by then, and windows read ahead; what collects garbage may come later.
+        time.sleep(1)
+        before = seconds()
+        time.sleep(2)
+        assert seconds() - before < 0.2
+    finally:
+        loader.close()
+
+
 def test_map_style_is_file_order(data: dict[str, str]) -> None:
     torch_data = pytest.importorskip("torch.utils.data")
     from athanor.torch import DeepSeekDataset
