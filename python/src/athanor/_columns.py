@@ -88,19 +88,23 @@ class Column:
                 cut.copy(target, source)
             return given
         given, target = factory((rows, cut.width), self._target)
-        longest = int(source.max())
-        if longest > self.width:
-            raise AthanorError(
-                "ATH_PROTOCOL",
-                f"column {self.name}: length {longest} in a width of {self.width}",
-                remedy="end the agent and start again",
-            )
+        self.check(slot, rows)
         if self.width <= _TABLE_WIDTH and self._target == np.int64:
             # mode="clip" writes straight into `out`; "raise" would go through a buffer. The range was checked above.
             np.take(_table(self.width, cut), source, axis=0, out=target, mode="clip")
         else:
             target[...] = cut.positions < source[:, None]
         return given
+
+    def check(self, slot: int, rows: int) -> None:
+        """Raises ATH_PROTOCOL for lengths beyond the width."""
+        longest = int(self._views[slot][:rows].max()) if self._mask else 0
+        if longest > self.width:
+            raise AthanorError(
+                "ATH_PROTOCOL",
+                f"column {self.name}: length {longest} in a width of {self.width}",
+                remedy="end the agent and start again",
+            )
 
 
 def _table(width: int, cut: Slices) -> Array:

@@ -48,6 +48,7 @@ def _options_of(loader: Loader, source: str | os.PathLike[str], given: dict[str,
         "agent": request.agent,
         "timeout": request.timeout,
         "transform": loader._transform,
+        "device": loader._device,
         "_rests": request.agent != "none",  # without an agent there is nothing to give back
     }
     if all(given.get(name) is None for name in _mesh.OPTIONS):

@@ -65,6 +65,8 @@ class Loader(Run):
         corrupt_quota: most distinct records that may be replaced in a run, over resumes too. Default 100.
         ledger_dir: where replaced records are written down. Default: proof_dir; one of them is needed to replace.
         proof_dir: writes `RANK-START.jsonl` there: sums of what was handed out, for `athanor state verify`.
+        device: "cuda", "cuda:1" or a torch.device: batches are handed out there, sent ahead while the step before is
+            computed (docs/guides/training.md). Only with tensors, and not in a DataLoader's workers.
         transform: called with each batch; its result is handed out.
         timeout: seconds without a batch until ATH_TIMEOUT. Default 540, under torch's watchdog.
         agent: "auto" (start one if there is none), "external", or "none": no daemon, each rank reads for itself, in
@@ -126,6 +128,7 @@ class Loader(Run):
         corrupt_quota: int = 100,
         ledger_dir: str | os.PathLike[str] | None = None,
         proof_dir: str | os.PathLike[str] | None = None,
+        device: Any = None,
         transform: Callable[[Batch], Any] | None = None,
         timeout: float = 540.0,
         agent: str | None = None,
@@ -140,6 +143,7 @@ class Loader(Run):
         _arguments.refuse_unusable(columns, transform)
         _arguments.flags(drop_last=drop_last, deliver=deliver, strict=strict, identities=identities)
         _arguments.one_of("cp_split", cp_split, SPLITS)
+        self._device = self._checked_device(device)
         place = _place or _mesh.find(
             rank,
             world_size,
@@ -202,6 +206,11 @@ class Loader(Run):
             implicit_global_batch=global_batch_size is None and grad_accum is None,
             rests=_rests,
         )
+
+    def _checked_device(self, device: Any) -> Any:
+        if device is not None:
+            raise ValueError(f"device must be left out with numpy arrays, got {device!r}: use athanor.torch.Loader")
+        return None
 
     def eval(self, source: str | os.PathLike[str], *, batch_size: int | None = None, **options: Any) -> Loader:
         """A loader that gives every sample of `source` once, in file order, each time it is iterated; options that are

@@ -17,7 +17,7 @@ from ._epochs import Epochs, say_if_steps_change
 from ._identities import Identities
 from ._packed import Packed
 from ._request import Request
-from ._session import AnySession, session_for
+from ._session import AnySession, Connects, session_for
 from ._steps import Steps
 from ._text import Padding
 
@@ -227,6 +227,14 @@ class Run:
     def _factory(self) -> Factory:
         return numpy_factory
 
+    def _connects(self) -> Connects | None:
+        """How a session connects, if not as `_session` does."""
+        return None
+
+    def _arrived(self, batch: Batch) -> Batch:
+        """A whole batch as the user gets it."""
+        return batch
+
     def _opened(self, override: bool = False) -> Epochs:
         """Epochs of the view; opens the session when that is not known yet."""
         epochs = self._epochs
@@ -269,7 +277,7 @@ class Run:
         if session is not None and session.pid == os.getpid():
             return session
         self._hang_up()
-        self._session = session_for(self._request, self._factory(), self._identities.wanted)
+        self._session = session_for(self._request, self._factory(), self._identities.wanted, self._connects())
         return self._session
 
     def _hang_up(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import time
 import weakref
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("athanor")
 T = TypeVar("T")
+# Makes a connection of (socket, path of the agent's socket, timeout, label).
+Connects = Callable[[socket.socket, str, float, str], Connection]
 
 _DEATHS = 3
 _DEATHS_WITHIN = 60.0
@@ -37,8 +40,9 @@ _SEGMENT_BYTES = 256 * 1024 * 1024
 
 
 class Session:
-    def __init__(self, request: Request, factory: Factory, identities: bool) -> None:
+    def __init__(self, request: Request, factory: Factory, identities: bool, connects: Connects | None = None) -> None:
         self.request = request
+        self._connects = connects or Connection
         self.pid = os.getpid()
         self.truncated = 0
         self.replaced = 0
@@ -209,7 +213,9 @@ class Session:
         request = self.request
         ranks = request.ranks
         peer = _spawn.connect(self._run_dir, request.job, request.agent, request.timeout)
-        connection = Connection(peer, os.path.join(self._run_dir, "agent.sock"), request.timeout, f"rank {ranks.rank}")
+        connection = self._connects(
+            peer, os.path.join(self._run_dir, "agent.sock"), request.timeout, f"rank {ranks.rank}"
+        )
         try:
             view = connection.hello(
                 {
@@ -260,10 +266,10 @@ class Session:
 AnySession = Union[Session, "DirectSession"]
 
 
-def session_for(request: Request, factory: Factory, identities: bool) -> AnySession:
+def session_for(request: Request, factory: Factory, identities: bool, connects: Connects | None = None) -> AnySession:
     """A session with the agent, or with agent="none" one that reads the data itself."""
     if request.agent != "none":
-        return Session(request, factory, identities)
+        return Session(request, factory, identities, connects)
     from .reference.session import DirectSession
 
     return DirectSession(request, factory, identities)

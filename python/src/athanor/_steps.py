@@ -51,7 +51,7 @@ class Steps:
                 raise StopIteration
             self._enter()
         # A rank that needs no data walks on by arithmetic alone.
-        batch = loader._padding.cut(self._take()) if loader._delivers else {}
+        batch = loader._arrived(loader._padding.cut(self._take())) if loader._delivers else {}
         loader._batches += 1
         self._index += loader._stride
         if self._index >= self._left:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import operator
 import os
@@ -20,12 +21,16 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from . import _arguments, _foreign, _loader, _mesh, _ranks, _rundir, _state
 from ._columns import Array, Factory
+from ._cuda import Cuda
+from ._device import Device, put
 from ._elastic import state_of
 from ._epochs import Epochs
 from ._mix import mix_of
+from ._packed import DOCUMENTS
 from ._quarantine import quarantine_request
 from ._request import Request
-from ._session import AnySession, session_for
+from ._sending import DeviceConnection
+from ._session import AnySession, Connects, session_for
 from ._slices import Slices
 from ._text import tokenizer_request
 from ._turns import MAX_WORKERS, Turn, Turns
@@ -64,15 +69,56 @@ def _tensor_factory() -> Factory:
     return _pinned if get_worker_info() is None and torch.cuda.is_available() else _plain
 
 
+def _open_device(device: torch.device) -> Device:
+    if get_worker_info() is not None:
+        raise ValueError(
+            f"device must be left out in a DataLoader's worker, which must not use CUDA, got {str(device)!r}: "
+            "iterate the Loader itself, it sends batches ahead without workers"
+        )
+    return Cuda(device)
+
+
 class Loader(_loader.Loader):
-    """`athanor.numpy.Loader` with tensors; pinned when CUDA is there. See that class for arguments."""
+    """`athanor.numpy.Loader` with tensors; pinned when CUDA is there, with `device=` on that GPU. See that class for
+    arguments."""
 
     _made: Factory | None = None
+    _opened_device: Device | None = None
+    _opened_by = -1
 
     def _factory(self) -> Factory:
         if self._made is None:
             self._made = _tensor_factory()
         return self._made
+
+    def _checked_device(self, device: Any) -> Any:
+        if device is None:
+            return None
+        try:
+            given = torch.device(device)
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(f'device must be "cuda", "cuda:N" or a torch.device, got {device!r}') from error
+        if given.type not in ("cuda", "cpu"):
+            raise ValueError(f'device must be "cuda", "cuda:N" or "cpu", got {device!r}')
+        return None if given.type == "cpu" else given
+
+    def _live_device(self) -> Device:
+        """Opened when the first batch is: whoever only makes a loader, to fork workers say, has not touched CUDA."""
+        device = self._opened_device
+        if device is None or self._opened_by != os.getpid():
+            device = self._opened_device = _open_device(self._device)
+            self._opened_by = os.getpid()
+        return device
+
+    def _connects(self) -> Connects | None:
+        if self._device is None or not self._delivers:
+            return None
+        kept = {DOCUMENTS} if self._packed.wanted else set()
+        kept |= {"attention_mask"} if self._padding.options["padding"] == "longest" else set()
+        return functools.partial(DeviceConnection, device=self._live_device(), on_host=frozenset(kept))
+
+    def _arrived(self, batch: Batch) -> Batch:
+        return batch if self._device is None else put(self._live_device(), batch)
 
     @property
     def dataset(self) -> Any:
@@ -82,7 +128,7 @@ class Loader(_loader.Loader):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_made": None}
+        return {**super().__getstate__(), "_made": None, "_opened_device": None}
 
 
 class AthanorDataset(IterableDataset[Batch]):
@@ -105,6 +151,7 @@ class AthanorDataset(IterableDataset[Batch]):
             options.pop(name, None)
         options["_place"] = probe._place
         options["job"] = probe._request.job
+        options["device"] = probe._device
         self._source = source
         self._options = options
         self._step = probe.world_size * probe.batch_size
@@ -121,6 +168,11 @@ class AthanorDataset(IterableDataset[Batch]):
         worker, workers = _this_worker()
         if workers > MAX_WORKERS:
             raise ValueError(f"num_workers must be at most {MAX_WORKERS}, got {workers}")
+        if get_worker_info() is not None and self._options.get("device") is not None:
+            raise ValueError(
+                "device must be left out with num_workers above 0 (a worker must not use CUDA), "
+                f"got {str(self._options['device'])!r}: iterate a Loader, it sends batches ahead without workers"
+            )
         if get_worker_info() is not None and self._options.get("proof_dir") is not None:
             raise ValueError(
                 "proof_dir must be left out with num_workers above 0 (workers read ahead of the trainer), "
@@ -133,7 +185,7 @@ class AthanorDataset(IterableDataset[Batch]):
         carried = self._turns.carried()
         if self._epochs is None or carried != self._epochs_carried:
             # Not a session that stays: it would hold rows that this process never takes while workers read on.
-            with Loader(self._source, **self._options_with(carried)) as probe:
+            with Loader(self._source, **{**self._options_with(carried), "device": None}) as probe:
                 self._epochs = (probe._opened(), probe._first_epoch)
             self._epochs_carried = carried
         epochs, first = self._epochs
