@@ -1,4 +1,4 @@
-// Builds everything that runs: TypeScript → dist/, AssemblyScript → dist/kernels.wasm, the agent bundle → dist/agent.js.
+// Builds everything that runs: TypeScript → dist/, AssemblyScript → dist/kernels.wasm, the agent → dist/agent*.js.
 // Run by the set-up; under a second when nothing changed. Goes on after a type error, so that all faults show; exit 1.
 import { spawnSync } from "node:child_process";
 import { copyFileSync, chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
@@ -6,6 +6,12 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildHdf5 } from "./build-hdf5.mjs";
 
+/** Bundles of the agent and their entries in src/agent: the main thread, I/O threads, decode threads. */
+const AGENT = [
+  ["agent", "main"],
+  ["agent-io", "io-main"],
+  ["agent-decode", "decode-main"],
+];
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const run = (name, args) => {
   const { status, error } = spawnSync(join(root, "node_modules", ".bin", name), args, { cwd: root, stdio: "inherit" });
@@ -61,12 +67,12 @@ if (
 }
 if (existsSync(join(root, "src", "agent", "main.ts"))) {
   run("esbuild", [
-    "src/agent/main.ts",
+    ...AGENT.map(([name, entry]) => `${name}=src/agent/${entry}.ts`),
     "--bundle",
     "--platform=node",
     "--format=esm",
     "--target=node20",
-    "--outfile=dist/agent.js",
+    "--outdir=dist",
     "--log-level=warning",
     "--minify-whitespace",
     "--minify-syntax",
@@ -79,6 +85,7 @@ if (existsSync(join(root, "src", "agent", "main.ts"))) {
   // Into the Python package too: `pip install ./python` carries the agent.
   const packaged = join(root, "python", "src", "athanor", "_agent");
   mkdirSync(packaged, { recursive: true });
-  for (const name of ["agent.js", "kernels.wasm"]) copyFileSync(join(root, "dist", name), join(packaged, name));
+  for (const name of [...AGENT.map(([file]) => `${file}.js`), "kernels.wasm"])
+    copyFileSync(join(root, "dist", name), join(packaged, name));
   buildHdf5(root, packaged);
 }

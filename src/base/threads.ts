@@ -1,8 +1,8 @@
 /**
- * Threads: starts a worker thread from a module, both from plain compiled files and from the bundled agent
- * (one `.js` for all: home directories are on Lustre too, so the agent opens few files).
+ * Threads: starts a worker thread from a module, both from plain compiled files and from the bundled agent.
+ * There a thread is one file: that of its role, else the agent's own, which holds all and takes 40 ms longer to compile in each thread.
  *
- * A thread module exports `run(): void`, is registered in the bundle through `registerThread`, and hears all it needs
+ * A thread module exports `run(): void`, is registered in the bundle through `registerThread` or `registerThreadFile`, and hears all it needs
  * through `parentPort`.
  */
 import { Worker, workerData } from "node:worker_threads";
@@ -26,6 +26,13 @@ export function registerThread(role: ThreadRole, run: () => Promise<void>): void
   bundled.set(role, run);
 }
 
+const files = new Map<ThreadRole, string>();
+
+/** Called by an entry of the bundle for roles with a bundle of their own: a file beside it. */
+export function registerThreadFile(role: ThreadRole, name: string): void {
+  files.set(role, name);
+}
+
 /** In a worker of the bundle: runs the module of its role. */
 export async function runRegisteredThread(): Promise<void> {
   const { role } = workerData as ThreadData;
@@ -36,8 +43,8 @@ export async function runRegisteredThread(): Promise<void> {
 
 /** Starts a thread. `module`: URL of the compiled thread module (unused inside the bundle). */
 export function spawnThread(role: ThreadRole, module: URL): Worker {
-  const entry =
-    bundled.size > 0 ? fileURLToPath(import.meta.url) : fileURLToPath(new URL("./thread-main.js", import.meta.url));
+  const own = files.get(role) ?? (bundled.size > 0 ? undefined : "thread-main.js");
+  const entry = fileURLToPath(own === undefined ? import.meta.url : new URL(own, import.meta.url));
   const threadData: ThreadData = { role, module: module.href };
   // Without execArgv a thread inherits flags such as --input-type, which make a file entry fail.
   return new Worker(entry, { workerData: threadData, stdout: false, stderr: false, execArgv: [] });

@@ -102,7 +102,7 @@ class Node:
 
     def agent_js(self) -> str:
         """A copy of the agent that any user can read."""
-        for name in ("agent.js", "kernels.wasm"):
+        for name in ("agent.js", "agent-io.js", "agent-decode.js", "kernels.wasm"):
             shutil.copy(ROOT / "dist" / name, self.folder / name)
             (self.folder / name).chmod(0o644)
         return str(self.folder / "agent.js")

@@ -133,7 +133,8 @@ def another_version(folder: Path) -> dict[str, str]:
         changed, count = re.subn(text, r"\g<1>2,", name.read_text())
         assert count == 1, f"{name} names its protocol {count} times"
         (folder / name.name if name.suffix == ".js" else name).write_text(changed)
-    shutil.copy(ROOT / "dist" / "kernels.wasm", folder)
+    for part in ("agent-io.js", "agent-decode.js", "kernels.wasm"):
+        shutil.copy(ROOT / "dist" / part, folder)
     return {"PYTHONPATH": str(folder), "ATHANOR_AGENT_JS": str(folder / "agent.js")}
 
 
