@@ -16,16 +16,8 @@ import {
   STORAGE_LENGTH,
   STORAGE_PREFIX,
 } from "./layout";
-import {
-  appendF32,
-  appendI32,
-  appendI64,
-  appendPrefix,
-  countVarints,
-  malformed,
-  openPrefix,
-  prefixOnes,
-} from "./lists";
+import { appendInts } from "./integers";
+import { appendF32, appendPrefix, countVarints, malformed, openPrefix, prefixOnes } from "./lists";
 import { lengthAt, next, sameBytes, skipField, tagAt } from "./wire";
 
 export let decodedRows: u32 = 0;
@@ -236,8 +228,8 @@ function appendList(storage: u32, kind: u32, p: usize, end: usize, out: usize, c
     }
     if (tag == 0x0a || tag == single) {
       if (kind == KIND_BYTES) count++;
-      else if (storage == STORAGE_I32) count = appendI32(from, behind, out, count, max);
-      else if (storage == STORAGE_I64) count = appendI64(from, behind, out, count, max);
+      else if (storage == STORAGE_I32) count = appendInts<i32>(from, behind, out, count, max);
+      else if (storage == STORAGE_I64) count = appendInts<i64>(from, behind, out, count, max);
       else if (storage == STORAGE_F32) count = appendF32(from, behind, out, count, max);
       else if (storage == STORAGE_PREFIX) count = appendPrefix(from, behind, count);
       else if (kind == KIND_INT64) count = countVarints(from, behind, count);

@@ -4,10 +4,10 @@
  *
  * Tables (made once a memory by `initTables`, then read only):
  *   0      CRC32C slices: 16 × 256 × u32
- *   16384  u8[4096]: bytes that the next 4 varints use, by continuation bits of 12 bytes; 0 = one is longer than 3 bytes
- *   20480  u8[4096][16]: byte shuffle that puts those 4 varints into 32-bit lanes
- *   86016  2 × 4 × 256 × u32: what 64 and 128 bytes of zeros make of each byte of a CRC
- *   94208  2 × 256 × u32: x^(8 n) and x^(8 · 256 n) modulo the CRC's polynomial, then 16 × u32 x^(8 · 65536 · 2^k)
+ *   16384  u16[4096]: the next 4 varints, by continuation bits of 12 bytes: bytes │ offset of their shuffle, or 0x8000 = one is longer than 3 bytes
+ *   24576  u8[81][16]: byte shuffles that put 4 varints of 1 to 3 bytes into 32-bit lanes
+ *   26624  4 × 256 × u32: what 64 bytes of zeros make of each byte of a CRC
+ *   30720  2 × 256 × u32: x^(8 n) and x^(8 · 256 n) modulo the CRC's polynomial, then 16 × u32 x^(8 · 65536 · 2^k)
  *
  * Plan of decodeExamples (read only, may be shared between threads):
  *   0  u32 features │ u32 columns │ 8 bytes 0
@@ -19,10 +19,12 @@
  *   0  u32 features │ u32 stamp │ 8 bytes 0
  *   16 features × 96 B, see STATS_*; names lie behind the entries
  */
-export const TABLE_LEN = 16384;
-export const TABLE_SHUFFLE = 20480;
-export const TABLE_ZEROS = 86016;
-export const TABLE_POWERS = 94208;
+export const TABLE_FOURS = 16384;
+export const TABLE_SHUFFLE = 24576;
+/** Constants of the varint kernels, three vectors. */
+export const TABLE_SEPTETS = 25872;
+export const TABLE_ZEROS = 26624;
+export const TABLE_POWERS = 30720;
 
 export const PLAN_HEADER = 16;
 export const PLAN_FEATURE = 16;

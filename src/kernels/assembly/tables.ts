@@ -1,4 +1,5 @@
-import { TABLE_LEN, TABLE_POWERS, TABLE_SHUFFLE, TABLE_ZEROS } from "./layout";
+import { FOURS_LONG } from "./fours";
+import { TABLE_FOURS, TABLE_POWERS, TABLE_SEPTETS, TABLE_SHUFFLE, TABLE_ZEROS } from "./layout";
 
 const POLYNOMIAL: u32 = 0x82f63b78;
 
@@ -20,36 +21,43 @@ export function initTables(): void {
     const before = load<u32>(tables + ((i - 256) << 2));
     store<u32>(tables + (i << 2), (before >>> 8) ^ load<u32>(tables + ((before & 255) << 2)));
   }
-  initZeros(TABLE_ZEROS, 64);
-  initZeros(TABLE_ZEROS + 4096, 128);
+  initZeros();
   initPowers();
+  initFours();
+}
+
+// The lengths of four varints, as digits to the base 3, number the shuffles.
+function initFours(): void {
+  v128.store(tables, i32x4.splat(0x007f7f7f), TABLE_SEPTETS);
+  v128.store(tables, i32x4.splat(0x007f007f), TABLE_SEPTETS + 16);
+  v128.store(tables, i32x4.splat(0x40000001), TABLE_SEPTETS + 32);
+  memory.fill(tables + TABLE_SHUFFLE, 0x80, 81 << 4); // a lane index ≥ 16 gives 0
   for (let mask: u32 = 0; mask < 4096; mask++) {
-    const shuffle = tables + TABLE_SHUFFLE + (mask << 4);
-    memory.fill(shuffle, 0x80, 16); // a lane index ≥ 16 gives 0
+    let number: u32 = 0;
     let at: u32 = 0;
+    let long = false;
     for (let id: u32 = 0; id < 4; id++) {
-      let bytes: u32 = 0;
-      let more = true;
-      while (more && bytes < 3 && at < 12) {
-        store<u8>(shuffle + (id << 2) + bytes, <u8>at);
-        more = ((mask >> at) & 1) != 0;
-        at++;
-        bytes++;
-      }
-      if (more) {
-        at = 0;
-        break;
-      }
+      const more: u32 = ctz(~(mask >>> at));
+      if (more > 2) long = true;
+      number = number * 3 + more;
+      at += more + 1;
     }
-    store<u8>(tables + TABLE_LEN + mask, <u8>at);
+    store<u16>(tables + TABLE_FOURS + (mask << 1), long ? FOURS_LONG : (number << 4) | at);
+    if (long) continue;
+    at = 0;
+    for (let id: u32 = 0; id < 4; id++) {
+      const shuffle = tables + TABLE_SHUFFLE + (number << 4) + (id << 2);
+      const stop = at + ctz(~(mask >>> at)) + 1;
+      for (let byte: u32 = 0; at < stop; byte++) store<u8>(shuffle + byte, at++);
+    }
   }
 }
 
-function initZeros(at: usize, bytes: u32): void {
+function initZeros(): void {
   for (let i: u32 = 0; i < 1024; i++) {
     let c = (i & 255) << ((i >>> 8) << 3);
-    for (let n: u32 = 0; n < bytes; n++) c = load<u32>(tables + ((c & 255) << 2)) ^ (c >>> 8);
-    store<u32>(tables + at + (i << 2), c);
+    for (let n: u32 = 0; n < 64; n++) c = load<u32>(tables + ((c & 255) << 2)) ^ (c >>> 8);
+    store<u32>(tables + TABLE_ZEROS + (i << 2), c);
   }
 }
 
