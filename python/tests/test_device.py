@@ -138,7 +138,7 @@ def test_batches_are_those_of_a_loader_without_a_device(
     device = use(monkeypatch, LateDevice(progress, seed=progress, refusal=refusal))
     expected = plain(epochs=3, **options)
     held: list[dict[str, Any]] = []
-    with Loader("/d", batch_size=4, max_length=8, device="cuda", **options) as loader:
+    with Loader("/d", batch_size=4, max_length=8, device="cuda", timeout=20, **options) as loader:
         for number in range(3):
             for step, batch in enumerate(loader):
                 assert all(device.holds(value) for value in batch.values())
