@@ -28,6 +28,7 @@ from athanor._columns import Column  # noqa: E402
 from athanor._device import Sender  # noqa: E402
 from athanor._segment import Segment  # noqa: E402
 from athanor._slices import Slices  # noqa: E402
+from athanor._tensors import PLAIN  # noqa: E402
 from athanor.bench import device as bench  # noqa: E402
 from athanor.errors import AthanorError  # noqa: E402
 from athanor.torch import AthanorDataset, Loader  # noqa: E402
@@ -113,7 +114,7 @@ def test_every_storage_is_widened_as_in_this_process(
         assert (sent.copied is None) == (refusal is not None)
         sent.ready.synchronize()
         for column in columns:
-            expected = column.take(module._plain, slot, ROWS)
+            expected = column.take(PLAIN, slot, ROWS)
             assert sent.batch[column.name].dtype == expected.dtype
             assert torch.equal(sent.batch[column.name], expected)
     assert device.outside == 0

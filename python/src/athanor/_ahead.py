@@ -26,6 +26,7 @@ class Ahead(Generic[T]):
         self._jobs: deque[Callable[[], T | None]] = deque()
         self._go = threading.Semaphore(0)
         self._done = threading.Semaphore(0)
+        self.begun = False  # a job whose result was not taken yet
         self._pending = False
         self._value: T | None = None
         self._error: BaseException | None = None
@@ -46,7 +47,7 @@ class Ahead(Generic[T]):
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="athanor-copy", daemon=True)
             self._thread.start()
-        self._pending = True
+        self.begun = self._pending = True
         self._jobs.append(job)
         self._go.release()
 
@@ -63,6 +64,7 @@ class Ahead(Generic[T]):
     def result(self) -> T | None:
         """What the job made; None if there was none, or it had not begun (it never will then). Raises its error."""
         self.settle()
+        self.begun = False
         value, self._value = self._value, None
         error, self._error = self._error, None
         if error is not None:

@@ -8,6 +8,8 @@ With context parallelism `width` is that of this rank's slices. Scalars are neve
 
 from __future__ import annotations
 
+import abc
+import functools
 import mmap
 from collections.abc import Callable
 from typing import Any
@@ -19,9 +21,7 @@ from ._slices import Slices
 from .errors import AthanorError
 
 Array = np.ndarray[Any, np.dtype[Any]]
-# Makes memory of (shape, dtype): what the user gets, and the numpy view through which it is filled.
-Factory = Callable[[tuple[int, ...], "np.dtype[Any]"], tuple[Any, Array]]
-
+Copy = Callable[[], Any]
 _STORAGE: dict[str, np.dtype[Any]] = {
     "i32": np.dtype("<i4"),
     "i64": np.dtype("<i8"),
@@ -33,6 +33,49 @@ _DELIVERED: dict[str, np.dtype[Any]] = {"int64": np.dtype(np.int64), "float32": 
 # (1025 × 1024) int64 are 8 MiB; a longer row is compared with its positions instead.
 _TABLE_WIDTH = 1024
 _tables: dict[tuple[int, tuple[tuple[int, int], ...]], Array] = {}
+
+
+class Factory(abc.ABC):
+    """Makes what the user gets: arrays or tensors, each in memory of its own."""
+
+    @abc.abstractmethod
+    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Array]:
+        """Memory that is not filled, and the numpy view through which it is."""
+
+    def caster(self, source: Array, dtype: np.dtype[Any]) -> Copy:
+        """Copies `source`, as it is when called, with cast."""
+
+        def cast() -> Any:
+            given, target = self(source.shape, dtype)
+            np.copyto(target, source)
+            return given
+
+        return cast
+
+    def picker(self, table: Array, numbers: Array) -> Copy:
+        """Copies the rows of `table` that `numbers` (u32) name when called. Raises IndexError for one that is none."""
+
+        def pick() -> Any:
+            if numbers.max() >= len(table):
+                raise IndexError
+            given, target = self((len(numbers), table.shape[1]), table.dtype)
+            # mode="clip" writes straight into `out`; "raise" would go through a buffer.
+            table.take(numbers, 0, target, "clip")
+            return given
+
+        return pick
+
+
+class NumpyFactory(Factory):
+    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Array]:
+        array = np.empty(shape, dtype)
+        return array, array
+
+    def caster(self, source: Array, dtype: np.dtype[Any]) -> Copy:
+        return functools.partial(source.astype, dtype)
+
+    def picker(self, table: Array, numbers: Array) -> Copy:
+        return functools.partial(table.take, numbers, 0)
 
 
 class Column:
@@ -65,8 +108,11 @@ class Column:
                 remedy="install the same version of agent and client",
             )
         self._views: list[Array] = []
+        self._copies: list[Copy] = []
+        self._copies_of: Factory | None = None
 
     def map(self, memory: mmap.mmap, starts: list[int], batch_size: int) -> None:
+        self._rows = batch_size
         shape = (batch_size,) if self._mask or self.scalar else (batch_size, self.width)
         count = int(np.prod(shape))
         self._views = [
@@ -75,36 +121,55 @@ class Column:
 
     def unmap(self) -> None:
         self._views = []
+        self._copies = []
+        self._copies_of = None
 
     def take(self, factory: Factory, slot: int, rows: int) -> Any:
-        source = self._views[slot][:rows]
+        """The first `rows` rows of a slot, copied."""
+        try:
+            if rows != self._rows:
+                return self._copier(factory, self._views[slot][:rows])()
+            if self._copies_of is not factory:
+                # What each copy needs to know is found once for each slot, not for each batch.
+                self._copies = [self._copier(factory, view) for view in self._views]
+                self._copies_of = factory
+            return self._copies[slot]()
+        except IndexError:
+            raise self._too_long(slot, rows) from None
+
+    def _copier(self, factory: Factory, source: Array) -> Copy:
         cut = self._cut
         if not self._mask:
             if cut.whole:
-                given, target = factory(source.shape, self._target)
-                np.copyto(target, source)
-            else:
-                given, target = factory((rows, cut.width), self._target)
-                cut.copy(target, source)
-            return given
-        given, target = factory((rows, cut.width), self._target)
-        self.check(slot, rows)
+                return factory.caster(source, self._target)
+            return functools.partial(self._cut_out, factory, source)
         if self.width <= _TABLE_WIDTH and self._target == np.int64:
-            # mode="clip" writes straight into `out`; "raise" would go through a buffer. The range was checked above.
-            np.take(_table(self.width, cut), source, axis=0, out=target, mode="clip")
-        else:
-            target[...] = cut.positions < source[:, None]
+            return factory.picker(_table(self.width, cut), source)
+        return functools.partial(self._compared, factory, source)
+
+    def _cut_out(self, factory: Factory, source: Array) -> Any:
+        given, target = factory((len(source), self._cut.width), self._target)
+        self._cut.copy(target, source)
         return given
 
     def check(self, slot: int, rows: int) -> None:
         """Raises ATH_PROTOCOL for lengths beyond the width."""
-        longest = int(self._views[slot][:rows].max()) if self._mask else 0
-        if longest > self.width:
-            raise AthanorError(
-                "ATH_PROTOCOL",
-                f"column {self.name}: length {longest} in a width of {self.width}",
-                remedy="end the agent and start again",
-            )
+        if self._mask and self._views[slot][:rows].max() > self.width:
+            raise self._too_long(slot, rows)
+
+    def _compared(self, factory: Factory, source: Array) -> Any:
+        if source.max() > self.width:
+            raise IndexError
+        given, target = factory((len(source), self._cut.width), self._target)
+        target[...] = self._cut.positions < source[:, None]
+        return given
+
+    def _too_long(self, slot: int, rows: int) -> AthanorError:
+        return AthanorError(
+            "ATH_PROTOCOL",
+            f"column {self.name}: length {self._views[slot][:rows].max()} in a width of {self.width}",
+            remedy="end the agent and start again",
+        )
 
 
 def _table(width: int, cut: Slices) -> Array:

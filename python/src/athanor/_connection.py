@@ -29,6 +29,8 @@ log = logging.getLogger("athanor")
 
 # Spinning longer than a wake-up costs (some 50 µs) only takes the core away from whoever fills the slot.
 _SPIN_NS = 50_000
+# After a wait longer than this the next one is taken to be long too: it sleeps at once.
+_SHORT_WAIT_NS = 150_000
 _WARN_AT = (10.0, 60.0)  # then each further 60 s
 _PULSE = 1.0  # how often one who waits looks whether the agent lives
 _ANSWER_WAIT = 2.0  # how long a question to the agent may delay a warning
@@ -142,6 +144,7 @@ class Connection:
         self._pid = os.getpid()
         self._ahead: Ahead[Taken] = Ahead()
         self._slow_trainer = False
+        self._spins = True
 
     # -- handshake
 
@@ -188,6 +191,7 @@ class Connection:
         self._poll = select.poll()
         self._poll.register(self.control.socket, select.POLLIN)
         self._poll.register(bell, select.POLLIN)
+        self._slots = segment.slots
         size = segment.slot_bytes
         starts = [layout.HEADER_BYTES + slot * size for slot in range(segment.slots)]
         self._slot_words = [start // 8 for start in starts]
@@ -207,12 +211,13 @@ class Connection:
         """Waits for the next batch and copies it out, unless that was done ahead.
 
         `expect`: the position that it must have; None: random access, where `rows` leading rows are wanted."""
-        ahead = self._ahead.result()
-        if ahead is not None and ahead.position == expect:
-            self.last_copy_ns = 0  # it was not this thread's time
-            return ahead
+        if self._ahead.begun:
+            ahead = self._ahead.result()
+            if ahead is not None and ahead.position == expect:
+                self.last_copy_ns = 0  # it was not this thread's time
+                return ahead
         n = self.next_seq
-        w = self._slot_words[(n - 1) % opened(self.segment).slots]
+        w = self._slot_words[(n - 1) % self._slots]
         if self._words[w] != n:
             self._wait(n, w)
         began = time.perf_counter_ns()
@@ -232,15 +237,15 @@ class Connection:
 
     def _copy_if_there(self, factory: Factory, expect: int, rows: int, identities: bool) -> Taken | None:
         n = self.next_seq
-        w = self._slot_words[(n - 1) % opened(self.segment).slots]
+        w = self._slot_words[(n - 1) % self._slots]
         return self._copy(n, w, factory, expect, rows, identities) if self._words[w] == n else None
 
     def _copy(self, n: int, w: int, factory: Factory, expect: int | None, rows: int, identities: bool) -> Taken:
         """Copies batch n, which is there, and gives its slot back."""
-        segment = opened(self.segment)
+        fence = opened(self.segment).fence
         words = self._words
-        slot = (n - 1) % segment.slots
-        segment.fence()
+        slot = (n - 1) % self._slots
+        fence()
         position = words[w + 1]
         found_rows = words[w + 3] & _U32
         flags = words[w + 3] >> 32
@@ -254,12 +259,12 @@ class Connection:
             )
         batch = {column.name: column.take(factory, slot, rows) for column in self._columns}
         ids = self._identities[slot][:rows].copy() if identities else None
-        segment.fence()
+        fence()
         if words[w] != n:
             raise _garbage(f"batch {words[w]} over batch {n} while it was being copied")
         words[w + _RELEASED] = n
         self.next_seq = n + 1
-        segment.fence()
+        fence()
         if words[_WAKE_AT] <= n:
             self._ring()
         return Taken(batch, flags, truncated, ids, position, replaced)
@@ -307,18 +312,22 @@ class Connection:
     # -- waiting
 
     def _wait(self, n: int, w: int) -> None:
-        """Returns when batch n is there. Spins, then rings and sleeps on both sockets."""
+        """Returns when batch n is there. Spins, if the last wait was short, then rings and sleeps on both sockets."""
         words = self._words
-        spin_end = time.perf_counter_ns() + _SPIN_NS
-        try:
-            while time.perf_counter_ns() < spin_end:
+        clock = time.perf_counter_ns
+        began = clock()
+        if self._spins:
+            spin_end = began + _SPIN_NS
+            while clock() < spin_end:
                 if words[w] == n:
                     return
+        try:
             words[_WAITING] = n
             opened(self.segment).fence()
             self._sleep(n, w)
         finally:
             words[_WAITING] = 0
+        self._spins = clock() - began < _SHORT_WAIT_NS
 
     def _sleep(self, n: int, w: int) -> None:
         watch = _Watch(self, "waiting for its next batch")

@@ -9,10 +9,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-import numpy as np
-
 from . import _state
-from ._columns import Array, Factory
+from ._columns import Array, Factory, NumpyFactory
 from ._epochs import Epochs, say_if_steps_change
 from ._identities import Identities
 from ._packed import Packed
@@ -25,9 +23,7 @@ Batch = dict[str, Any]
 Self = TypeVar("Self", bound="Run")
 
 
-def numpy_factory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Array]:
-    array = np.empty(shape, dtype)
-    return array, array
+_numpy = NumpyFactory()
 
 
 class Run:
@@ -225,7 +221,7 @@ class Run:
     # -- how
 
     def _factory(self) -> Factory:
-        return numpy_factory
+        return _numpy
 
     def _connects(self) -> Connects | None:
         """How a session connects, if not as `_session` does."""

@@ -76,22 +76,22 @@ class Session:
 
     def next(self, expect: int, state: _state.State) -> Taken:
         """The batch at position `expect`."""
-        rows = self.request.batch_size
-
-        def take() -> Taken:
-            connection = self._connection
-            if connection is None:
-                # Offsets count from where a session starts: step `offset` of it is the one wanted.
-                step = self.request.ranks.world * rows
-                connection = self._start(expect - self.request.offset * step, state)
-            connection.asked()
-            taken = connection.take(self._factory, expect, rows, self._identities)
-            self.truncated += taken.truncated
-            self.replaced += taken.replaced
-            self.copy_ns += connection.last_copy_ns
-            return taken
-
-        taken = self._until_it_answers(take)
+        while True:
+            try:
+                connection = self._connection
+                if connection is None:
+                    # Offsets count from where a session starts: step `offset` of it is the one wanted.
+                    step = self.request.ranks.world * self.request.batch_size
+                    connection = self._start(expect - self.request.offset * step, state)
+                connection.asked()
+                taken = connection.take(self._factory, expect, self.request.batch_size, self._identities)
+                self.truncated += taken.truncated
+                self.replaced += taken.replaced
+                self.copy_ns += connection.last_copy_ns
+                break
+            except BaseException as error:
+                if not self._goes_on_after(error):
+                    raise
         if self._recent:
             self._recent.clear()
         return taken
@@ -156,15 +156,18 @@ class Session:
         while True:
             try:
                 return action()
-            except Gone as gone:
-                self._drop(polite=False)
-                self._count_death(gone)
-            except AthanorError:
-                self._drop(polite=True)
-                raise
-            except BaseException:  # ^C in the middle of a copy or a line: the connection is in no known state
-                self._drop(polite=False)
-                raise
+            except BaseException as error:
+                if not self._goes_on_after(error):
+                    raise
+
+    def _goes_on_after(self, error: BaseException) -> bool:
+        """Lets go of the agent. True if it is gone: then another one is to be asked."""
+        # ^C in the middle of a copy or a line: the connection is in no known state.
+        self._drop(polite=isinstance(error, AthanorError))
+        if not isinstance(error, Gone):
+            return False
+        self._count_death(error)
+        return True
 
     def _count_death(self, gone: Gone) -> None:
         now = time.monotonic()

@@ -51,7 +51,7 @@ class Steps:
                 raise StopIteration
             self._enter()
         # A rank that needs no data walks on by arithmetic alone.
-        batch = loader._arrived(loader._padding.cut(self._take())) if loader._delivers else {}
+        batch = self._take() if loader._delivers else {}
         loader._batches += 1
         self._index += loader._stride
         if self._index >= self._left:
@@ -76,12 +76,17 @@ class Steps:
         position = self._base + self._index * self._size
         taken = session.next(position, state)
         batch, ids = taken.batch, taken.ids
-        loader._packed.add(batch, loader._factory())
-        loader._copy_ns += session.copy_ns - copied
-        loader._stall_ns += time.perf_counter_ns() - began - (session.copy_ns - copied)
         try:
+            if loader._packed.wanted:
+                loader._packed.add(batch, loader._factory())
+            copied = session.copy_ns - copied
+            loader._copy_ns += copied
+            loader._stall_ns += time.perf_counter_ns() - began - copied
             if ids is not None:
                 loader._identities.add(batch, loader._factory(), taken.flags, ids, state, position)
+            if loader._padding.cuts:
+                batch = loader._padding.cut(batch)
+            batch = loader._arrived(batch)
         except BaseException:
             # The batch was not handed out, though its slot is given back: it has to be asked for again.
             self._session = None

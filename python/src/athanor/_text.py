@@ -115,14 +115,14 @@ class Padding:
         if padding == "longest" and cp_size > 1:
             raise ValueError('padding must be "max_length" with context parallelism, got "longest"')
         self.options = {"padding": padding, "pad_to_multiple_of": pad_to_multiple_of}
-        self._longest = padding == "longest"
+        self.cuts = padding == "longest"
         self._multiple = pad_to_multiple_of or 1
         self._max_length = max_length
 
     def cut(self, batch: dict[str, Any]) -> dict[str, Any]:
         """`input_ids` and `attention_mask` as views of what they were, without columns that hold padding alone."""
         mask = batch.get("attention_mask")
-        if not self._longest or mask is None or mask.ndim < 2:
+        if not self.cuts or mask is None or mask.ndim < 2:
             return batch
         # Masks of the data may begin with zeros: what counts is where the last one stands.
         taken = np.flatnonzero(np.asarray(mask).any(axis=0))

@@ -15,12 +15,11 @@ import os
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from . import _arguments, _foreign, _loader, _mesh, _ranks, _rundir, _state
-from ._columns import Array, Factory
+from ._columns import Factory
 from ._cuda import Cuda
 from ._device import Device, put
 from ._elastic import state_of
@@ -32,6 +31,7 @@ from ._request import Request
 from ._sending import DeviceConnection
 from ._session import AnySession, Connects, session_for
 from ._slices import Slices
+from ._tensors import PINNED, PLAIN
 from ._text import tokenizer_request
 from ._turns import MAX_WORKERS, Turn, Turns
 
@@ -41,32 +41,15 @@ log = logging.getLogger("athanor")
 Batch = dict[str, Any]
 Trainer = TypeVar("Trainer")
 
-_TORCH = {
-    np.dtype(np.int64): torch.int64,
-    np.dtype(np.int32): torch.int32,
-    np.dtype(np.float32): torch.float32,
-    np.dtype(np.bool_): torch.bool,
-}
 # Samples in one request of the map-style data set.
 _GET_ROWS = 64
 # Looking at a few samples is no training loop.
 _MANY_JUMPS = 32
 
 
-def _plain(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Array]:
-    tensor = torch.empty(shape, dtype=_TORCH[dtype])
-    return tensor, tensor.numpy()
-
-
-def _pinned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Array]:
-    # Pinned, so that `.to(device, non_blocking=True)` overlaps with the step; torch caches such memory.
-    tensor = torch.empty(shape, dtype=_TORCH[dtype], pin_memory=True)
-    return tensor, tensor.numpy()
-
-
 def _tensor_factory() -> Factory:
     # A DataLoader worker must not touch CUDA; its main process pins.
-    return _pinned if get_worker_info() is None and torch.cuda.is_available() else _plain
+    return PINNED if get_worker_info() is None and torch.cuda.is_available() else PLAIN
 
 
 def _open_device(device: torch.device) -> Device:
@@ -360,7 +343,7 @@ class DeepSeekDataset(Dataset[Batch]):
     def _live(self) -> AnySession:
         if self._session is None or self._session.pid != os.getpid():
             self.close()
-            self._session = session_for(self._request, _plain, False)
+            self._session = session_for(self._request, PLAIN, False)
         return self._session
 
     def _look_at(self, wanted: list[int]) -> None:
