@@ -205,9 +205,10 @@ function add(section: Section, name: string, result: PeerPass): void {
   else row.passes.push(result);
 }
 
-/** A peer may fail; what all are compared with may not. */
+/** A peer may fail; what all are compared with may not, before there is something to compare. */
 export function leave(left: Left[], each: PeerContender, where: string, error: unknown): void {
-  if (["athanor", "memmap_batch", "null"].includes(each.loader)) throw error;
+  const compared = ["athanor", "memmap_batch", "null"].includes(each.loader);
+  if (compared && (where === "start" || where.startsWith("warm"))) throw error;
   const text = messageOf(error);
   // What a process wrote last tells why it ended; one that answered has said so itself.
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : "";

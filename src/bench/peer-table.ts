@@ -4,7 +4,7 @@ import { coldSamplesPerSecond, limitCells } from "./limits.ts";
 import { machineLines } from "./machine.ts";
 import { type Bar, bars, growth } from "./peer-bars.ts";
 import type { Section } from "./peer-parts.ts";
-import type { PeersReport } from "./peers.ts";
+import { isTrial, type PeersReport } from "./peers.ts";
 import type { PeerPass } from "./peer-runs.ts";
 import type { StartUp } from "./peer-start.ts";
 import { against } from "./report.ts";
@@ -58,7 +58,7 @@ function headLines({ data, machine, options }: PeersReport): string[] {
 
 function parts(report: PeersReport): Part[] {
   const found: Part[] = [];
-  const held = bars(report);
+  const held = isTrial(report.options) ? [] : bars(report);
   if (held.length > 0) found.push({ title: "Bars", cells: barCells(held) });
   for (const section of report.sections.filter((each) => each.part === "warm")) found.push(warmPart(section));
   for (const section of report.sections.filter((each) => each.part === "cold")) found.push(coldPart(section, report));

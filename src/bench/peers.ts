@@ -3,7 +3,7 @@
  *
  * Contract: each measurement has fresh rank processes, forked from one that has done the imports (rank.ts), so nothing of a
  * former pass lives on and no page of a file is mapped when it shall be dropped. A peer that cannot be installed or fails is
- * left out from there on and named with its reason; Athanor or the floor failing ends the run. Nothing is asserted here: the
+ * left out from there on and named with its reason; Athanor or the floor failing in the warm part ends the run. Nothing is asserted here: the
  * bars are compared in peer-bars.ts.
  *
  * @example
@@ -16,6 +16,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { pythonModule } from "../base/python.ts";
 import { formatSize } from "../base/units.ts";
+import { Usage } from "../base/usage.ts";
 import { type BenchSet, describeSet, ensureMemmap, formatsFolder } from "./data.ts";
 import { BenchData, BenchEnvironment } from "./errors.ts";
 import { type Limit, measureLimits } from "./limits.ts";
@@ -56,12 +57,18 @@ export interface PeersReport {
   minutes: number;
 }
 
+/** Too short to tell how fast anything is. */
+export function isTrial({ seconds }: PeersOptions): boolean {
+  return seconds < 1;
+}
+
 const DATA_MS = 1_800_000;
 const LIMITS = { shm: "/dev/shm", mib: 256 };
 
 export async function benchPeers(options: PeersOptions, watch: Watch): Promise<PeersReport> {
   const began = performance.now();
   const loadBefore = loadavg()[0]!;
+  checkSizes(options);
   const wanted = peerContenders(options.contenders);
   const python = await findPython("torch", options.python);
   const tf = await tensorFlow(wanted, options.tfPython);
@@ -93,6 +100,7 @@ export async function benchPeers(options: PeersOptions, watch: Watch): Promise<P
     const machine = { ...machineFacts(runs.hello(NOTHING)), loadBefore };
     const sections: Section[] = [];
     const notes: string[] = [];
+    if (isTrial(options)) notes.push("spans of less than a second: it runs; rates mean little, and bars are not judged");
     if (window.lowered) {
       const bytes = formatSize(window.bytes);
       notes.push(
@@ -139,6 +147,17 @@ export async function benchPeers(options: PeersOptions, watch: Watch): Promise<P
     await runs.stop();
     await rm(runDir, { recursive: true, force: true });
   }
+}
+
+/** Throws ATH_USAGE where a rank would have less than one batch. */
+function checkSizes({ samples, batches, ranks }: PeersOptions): void {
+  const [batch, most] = [Math.max(...batches), Math.max(...ranks)];
+  if (samples >= batch * most) return;
+  throw new Usage(
+    `${samples} samples are fewer than one batch of ${batch} for each of ${most} ranks`,
+    {},
+    "ask for more --samples (--short has 4000), smaller --batch or fewer --ranks",
+  );
 }
 
 async function tensorFlow(wanted: readonly PeerContender[], path: string | undefined): Promise<Python | undefined> {

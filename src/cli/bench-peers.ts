@@ -1,6 +1,6 @@
 /** `athanor bench peers | limits`: other loaders on the same samples, and what the machine can do at all. */
-import { readFile } from "node:fs/promises";
-import { resolve } from "node:path";
+import { access, constants, readFile } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
 import type { Command } from "commander";
 import { writeAtomic } from "../base/atomic-write.ts";
 import { parseDuration } from "../base/units.ts";
@@ -64,7 +64,10 @@ export function registerPeers(bench: Command): void {
     .action(async (flags: PeersFlags, command: Command) => {
       const json = wantsJson(command);
       const counts = (name: string, text: string) => text.split(",").map((each) => count(name, each));
+      // Checked before anything is measured: a run takes half an hour.
       const document = flags.write === undefined ? undefined : await sections(resolve(flags.write));
+      if (flags.save !== undefined) await writable("--save", dirname(resolve(flags.save)));
+      const [passes, otherPasses] = [count("--passes", flags.passes), count("--other-passes", flags.otherPasses)];
       const report = await benchPeers(
         {
           cacheDir: resolve(flags.cacheDir),
@@ -74,8 +77,8 @@ export function registerPeers(bench: Command): void {
           contenders: flags.contenders,
           batches: counts("--batch", flags.batch),
           ranks: counts("--ranks", flags.ranks),
-          passes: flags.short ? 1 : count("--passes", flags.passes),
-          otherPasses: flags.short ? 1 : count("--other-passes", flags.otherPasses),
+          passes: flags.short ? 1 : passes,
+          otherPasses: flags.short ? 1 : otherPasses,
           seconds: flags.short ? 0.3 : parseDuration(flags.seconds, "--seconds"),
           rate: amount("--rate", flags.rate),
           settleSeconds: flags.short ? 0.05 : SETTLE,
@@ -115,6 +118,14 @@ export function registerLimits(bench: Command): void {
         await printLine(wantsJson(command) ? JSON.stringify(report) : limitsText(report));
       },
     );
+}
+
+async function writable(flag: string, folder: string): Promise<void> {
+  try {
+    await access(folder, constants.W_OK);
+  } catch (error) {
+    throw new Usage(`${flag}: ${folder} is no folder that can be written to`, {}, "make it, or name another", error);
+  }
 }
 
 function parts(text: string): Part[] {

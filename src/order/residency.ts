@@ -49,10 +49,17 @@ export function windowSizes(order: SourceOrder, view: OrderView, { step, evaluat
   const plain = Math.min(PLAIN_WINDOW, Math.floor(READ_BYTES / Math.max(view.rowBytes, 1)));
   const window = order.resolved.shuffle === "none" ? Math.max(block, plain) : order.resolved.window;
   const maxRows = READ_BLOCKS * block;
-  const together = Math.ceil(step / order.lanes) - 1;
-  const capacity = Math.min(window, order.laneRows(0)) + together + order.apart + block;
+  const capacity = Math.min(window, order.laneRows(0)) + inStep(order, step) - 1 + order.apart + block;
   const reads = evaluation ? EVALUATION_READS : SHARED_READS;
   return { window, capacity, maxRows, shared: reads * maxRows };
+}
+
+/** Rows of a lane in a step, at most. Lanes can differ by a row in each pass that a step goes through. */
+function inStep(order: SourceOrder, step: number): number {
+  const rest = step % order.samples;
+  const passes = (step - rest) / order.samples;
+  if (passes === 0) return Math.ceil(step / order.lanes);
+  return passes * order.laneRows(0) + Math.min(order.laneRows(0), Math.ceil(rest / order.lanes) + 1);
 }
 
 export interface Readers {

@@ -117,6 +117,26 @@ test("a batch of more rows than all reads ahead bring: the lane's own room holds
   }
 });
 
+test("a batch of many epochs: lanes of unequal length have room for all their rows of it", async () => {
+  const small = writeShards([4, 3], 20);
+  try {
+    for (const [lanes, batch] of [
+      [2, 1024],
+      [2, 4096],
+      [4, 4096],
+    ] as const) {
+      const rig = await Rig.open(small, { ...windows, globalBatch: batch, lanes, window: 100 }, { batch, world: 1 });
+      try {
+        await readAll([rig], 1, 3);
+      } finally {
+        await rig.close();
+      }
+    }
+  } finally {
+    remove(small);
+  }
+});
+
 test("a start in the middle of an epoch goes on as if it had run there", async () => {
   const rig = await Rig.open(folder, windows, { batch: 10, world: 2, patience: impatient });
   try {
