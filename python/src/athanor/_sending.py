@@ -104,6 +104,7 @@ class DeviceConnection(Connection):
             self._failed = error  # the batch that is handed out now is whole
 
     def seek(self, position: int) -> None:
+        self._failed = None
         self._flights.clear()
         self._give_back(wait=True)
         super().seek(position)

@@ -100,7 +100,11 @@ class Session:
         """A batch goes to the user; the stream goes on at `position`."""
         self._cursor = position
         if self._connection is not None and self.request.stride == 1:
-            self._connection.hand_out(self._factory, position, self.request.batch_size, self._identities)
+            try:
+                self._connection.hand_out(self._factory, position, self.request.batch_size, self._identities)
+            except BaseException:  # ^C between two halves of what is kept of a batch under way
+                self._drop(polite=False)
+                raise
 
     def get(self, indices: list[int]) -> dict[str, Any]:
         """Mode "random": samples by number in file order, at most batch_size."""

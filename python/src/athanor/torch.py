@@ -86,7 +86,7 @@ class Loader(_loader.Loader):
         return None if given.type == "cpu" else given
 
     def _live_device(self) -> Device:
-        """Opened when the first batch is: whoever only makes a loader, to fork workers say, has not touched CUDA."""
+        """Opened with the session: whoever only makes a loader, to fork workers say, has not touched CUDA."""
         device = self._opened_device
         if device is None or self._opened_by != os.getpid():
             device = self._opened_device = _open_device(self._device)
