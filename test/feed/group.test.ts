@@ -137,6 +137,25 @@ test("a batch of many epochs: lanes of unequal length have room for all their ro
   }
 });
 
+test("a trainer that takes all there is leaves others their turn, and is served on without being asked for again", async () => {
+  const rig = await Rig.open(folder, { seed: 5n, globalBatch: 10 }, { batch: 10, world: 1 });
+  try {
+    const client = rig.client({ rank: 0 }, 1000);
+    const deadline = Date.now() + 60_000;
+    let most = 0;
+    for (let seen = 0; seen < 1000;) {
+      await new Promise((resolve) => setImmediate(resolve));
+      assert.ok(Date.now() < deadline, `${seen} batches came`);
+      most = Math.max(most, client.batches.length - seen);
+      seen = client.batches.length;
+    }
+    assert.equal(most, 8);
+    client.member?.leave();
+  } finally {
+    await rig.close();
+  }
+});
+
 test("a start in the middle of an epoch goes on as if it had run there", async () => {
   const rig = await Rig.open(folder, windows, { batch: 10, world: 2, patience: impatient });
   try {

@@ -385,3 +385,19 @@ test("a ramp that never comes, said with 2^53 − 1: a state that cannot be load
   const plan = planOrder(jobOf({ sizes: [60], phases: [{ from: 0, weights: [1] }], ramp }));
   assert.doesNotThrow(() => parseState(stateOf(plan, 24)));
 });
+
+test("where a position lies does not hang on which were asked for before it", () => {
+  const bases = [0, 7, 1024, 2 ** 31 - 5, 2 ** 32 - 5, 2 ** 53 - 5000];
+  const positions = fc.tuple(fc.constantFrom(...bases), fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: 4 }));
+  fc.assert(
+    fc.property(wishes, fc.array(positions, { minLength: 2, maxLength: 40 }), (wish, asked) => {
+      const plan = planOrder(jobOf(wish));
+      const fresh = () => timelineOf(plan.entries, plan.segments);
+      const lasting = fresh();
+      for (const [base, turn, more] of asked) {
+        const position = base + 1024 * turn + more;
+        assert.deepEqual(lasting.locate(position), fresh().locate(position));
+      }
+    }),
+  );
+});
