@@ -100,7 +100,8 @@ export async function benchPeers(options: PeersOptions, watch: Watch): Promise<P
     const machine = { ...machineFacts(runs.hello(NOTHING)), loadBefore };
     const sections: Section[] = [];
     const notes: string[] = [];
-    if (isTrial(options)) notes.push("spans of less than a second: it runs; rates mean little, and bars are not judged");
+    if (isTrial(options))
+      notes.push("spans of less than a second: it runs; rates mean little, and bars are not judged");
     if (window.lowered) {
       const bytes = formatSize(window.bytes);
       notes.push(
