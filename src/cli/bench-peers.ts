@@ -1,6 +1,6 @@
 /** `athanor bench peers | limits`: other loaders on the same samples, and what the machine can do at all. */
 import { access, constants, readFile } from "node:fs/promises";
-import { dirname, resolve } from "node:path";
+import { basename, dirname, resolve } from "node:path";
 import type { Command } from "commander";
 import { writeAtomic } from "../base/atomic-write.ts";
 import { parseDuration } from "../base/units.ts";
@@ -89,7 +89,7 @@ export function registerPeers(bench: Command): void {
         watchOf(json),
       );
       if (flags.save !== undefined) {
-        await writeAtomic(resolve(flags.save), [Buffer.from(`${JSON.stringify(report, undefined, 1)}\n`)]);
+        await writeAtomic(resolve(flags.save), [Buffer.from(`${JSON.stringify(report, withoutPlaces, 1)}\n`)]);
       }
       if (document !== undefined) await document(peersMarkdown(report, typed()));
       await printLine(json ? JSON.stringify(report) : peersText(report));
@@ -126,6 +126,12 @@ async function writable(flag: string, folder: string): Promise<void> {
   } catch (error) {
     throw new Usage(`${flag}: ${folder} is no folder that can be written to`, {}, "make it, or name another", error);
   }
+}
+
+/** What is saved may be shown to others: where things lie on this machine is nobody's affair. */
+function withoutPlaces(key: string, value: unknown): unknown {
+  if (key === "source") return basename(String(value));
+  return ["cacheDir", "python", "tfPython"].includes(key) && typeof value === "string" ? undefined : value;
 }
 
 function parts(text: string): Part[] {
