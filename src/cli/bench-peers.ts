@@ -1,6 +1,6 @@
 /** `athanor bench peers | limits`: other loaders on the same samples, and what the machine can do at all. */
 import { access, constants, readFile } from "node:fs/promises";
-import { basename, dirname, resolve } from "node:path";
+import { basename, dirname, isAbsolute, resolve } from "node:path";
 import type { Command } from "commander";
 import { writeAtomic } from "../base/atomic-write.ts";
 import { parseDuration } from "../base/units.ts";
@@ -130,8 +130,8 @@ async function writable(flag: string, folder: string): Promise<void> {
 
 /** What is saved may be shown to others: where things lie on this machine is nobody's affair. */
 function withoutPlaces(key: string, value: unknown): unknown {
-  if (key === "source") return basename(String(value));
-  return ["cacheDir", "python", "tfPython"].includes(key) && typeof value === "string" ? undefined : value;
+  if (typeof value !== "string" || !isAbsolute(value)) return value;
+  return key === "source" ? basename(value) : undefined;
 }
 
 function parts(text: string): Part[] {
