@@ -162,7 +162,7 @@ export async function traced({ options, present, runs, left, watch }: Context): 
     try {
       opens.push(await strace(each, runs, options.batches[0]!, TRACED));
     } catch (error) {
-      leave(left, each, "opens", error);
+      leave(left, each, "opens", error, false);
     }
   }
   return opens;
@@ -193,7 +193,7 @@ async function turn(
         out.add(title);
       }
     } catch (error) {
-      leave(left, each, where, error);
+      leave(left, each, where, error, part === "warm");
       out.add(title);
     }
   }
@@ -205,10 +205,9 @@ function add(section: Section, name: string, result: PeerPass): void {
   else row.passes.push(result);
 }
 
-/** A peer may fail; what all are compared with may not, before there is something to compare. */
-export function leave(left: Left[], each: PeerContender, where: string, error: unknown): void {
-  const compared = ["athanor", "memmap_batch", "null"].includes(each.loader);
-  if (compared && (where === "start" || where.startsWith("warm"))) throw error;
+/** `needed`: a peer may fail here, what all are compared with may not. */
+export function leave(left: Left[], each: PeerContender, where: string, error: unknown, needed: boolean): void {
+  if (needed && ["athanor", "memmap_batch", "null"].includes(each.loader)) throw error;
   const text = messageOf(error);
   // What a process wrote last tells why it ended; one that answered has said so itself.
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : "";

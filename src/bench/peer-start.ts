@@ -32,11 +32,6 @@ interface Indexed {
 const PLACES = [0.01, 0.5, 0.99];
 const COPIES = 8;
 const BYTES = 1e9;
-/** Of the large index: 4 TB; of a short run, 40 GB. */
-const BLOCKS = 1_000_000;
-const SHORT_BLOCKS = 10_000;
-/** A run with fewer samples only wants to see that all works. */
-const SHORT_BELOW = 10_000;
 
 export async function startUp(
   contender: PeerContender,
@@ -44,6 +39,7 @@ export async function startUp(
   set: BenchSet,
   batch: number,
   passes: number,
+  blocks: number,
 ): Promise<StartUp> {
   const indexes: Indexed[] = [];
   const resumed = PLACES.map((at) => ({ at, first: [] as number[], running: [] as number[] }));
@@ -55,7 +51,7 @@ export async function startUp(
       place.running.push(firstRunningSeconds ?? Number.NaN);
     }
   }
-  const loads = await indexLoads(set, passes);
+  const loads = await indexLoads(set, blocks, passes);
   return {
     indexPerCpu: spread(indexes.map(({ bytes, cpu }) => bytes / cpu / 1e9)),
     indexPerSecond: spread(indexes.map(({ bytes, wall }) => bytes / wall / 1e9)),
@@ -94,10 +90,10 @@ async function index({ shards, source }: BenchSet): Promise<Indexed> {
   }
 }
 
-async function indexLoads({ samples, source }: BenchSet, passes: number): Promise<Loaded[]> {
+async function indexLoads({ source }: BenchSet, blocks: number, passes: number): Promise<Loaded[]> {
   const folder = await mkdtemp(join(dirname(source), ".athanor-large-"));
   try {
-    await makeLargeIndex(folder, samples < SHORT_BELOW ? SHORT_BLOCKS : BLOCKS);
+    await makeLargeIndex(folder, blocks);
     const loads: Loaded[] = [];
     for (let pass = 0; pass < passes; pass++) loads.push(await timeLoad(folder));
     return loads;

@@ -215,7 +215,7 @@ export class Batcher {
       if (valid > 0) words[at + 7] = (i < valid ? 1 : 0) | ((served.sourceOf?.(position) ?? 0) << 1);
     }
     const { cut, replaced } = kernels.gatherHeads(rowTable, valid, identities);
-    if (valid > 0) {
+    if (valid > 0 && valid < this.batch) {
       kernels.gatherHeads(rowTable + valid * 4, this.batch - valid, identities + valid * this.offsets.identityBytes);
     }
     words[(staging + this.offsets.replaced) >>> 2] = replaced;

@@ -1,4 +1,14 @@
 // Makes TFRecord bytes by hand, also wrong ones. Not the writer of anything that ships.
+import {
+  STATS_ENTRY,
+  STATS_HEADER,
+  STATS_MAX,
+  STATS_MIN,
+  STATS_NAME,
+  STATS_NAME_BYTES,
+  STATS_PREFIX,
+} from "../../src/kernels/assembly/layout.ts";
+
 export type Feature = {
   kind: "int64" | "float" | "bytes" | "none";
   values?: readonly (bigint | number | Uint8Array)[];
@@ -76,4 +86,23 @@ export function frame(payload: Uint8Array): Uint8Array {
   out.set(payload, 12);
   view.setUint32(12 + payload.length, masked(payload), true);
   return out;
+}
+
+/** The table of features into which records are folded (assembly/layout.ts), as it is before the first one. */
+export function statsTable(names: readonly string[]): Uint8Array {
+  const encoded = names.map((name) => new TextEncoder().encode(name));
+  const head = STATS_HEADER + names.length * STATS_ENTRY;
+  const view = new DataView(new ArrayBuffer(head));
+  view.setUint32(0, names.length, true);
+  let nameAt = head;
+  encoded.forEach((name, f) => {
+    const at = STATS_HEADER + f * STATS_ENTRY;
+    view.setUint32(at + STATS_NAME, nameAt, true);
+    view.setUint32(at + STATS_NAME_BYTES, name.length, true);
+    view.setUint32(at + STATS_PREFIX, 1, true);
+    view.setBigInt64(at + STATS_MIN, 2n ** 63n - 1n, true);
+    view.setBigInt64(at + STATS_MAX, -(2n ** 63n), true);
+    nameAt += name.length;
+  });
+  return concat(new Uint8Array(view.buffer), ...encoded);
 }

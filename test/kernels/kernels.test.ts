@@ -4,19 +4,10 @@ import fc from "fast-check";
 import { crc32c } from "../../src/base/crc32c.ts";
 import { encodePlan } from "../../src/formats/tfrecord/plan.ts";
 import type { StoredColumn } from "../../src/formats/types.ts";
-import {
-  STATS_ENTRY,
-  STATS_HEADER,
-  STATS_MAX,
-  STATS_MIN,
-  STATS_NAME,
-  STATS_NAME_BYTES,
-  STATS_PREFIX,
-  STATS_STAMP,
-} from "../../src/kernels/assembly/layout.ts";
+import { STATS_ENTRY, STATS_HEADER, STATS_STAMP } from "../../src/kernels/assembly/layout.ts";
 import { FAULT, TABLE_BYTES, type Kernels, type KernelFault } from "../../src/kernels/kernels.ts";
 import { createKernels, loadKernels } from "../../src/kernels/load.ts";
-import { concat, delimited, entry, example, feature, frame, varint, type Feature } from "./examples.ts";
+import { concat, delimited, entry, example, feature, frame, statsTable, varint, type Feature } from "./examples.ts";
 
 const wasm = createKernels(1 << 20, "wasm");
 const twin = createKernels(1 << 20, "twin");
@@ -675,23 +666,7 @@ function stats(
   payloads: readonly Uint8Array[],
   names: readonly string[],
 ): { scan: unknown; table: Uint8Array[] } {
-  const encoded = names.map((name) => new TextEncoder().encode(name));
-  const table = new Uint8Array(
-    STATS_HEADER + names.length * STATS_ENTRY + encoded.reduce((sum, n) => sum + n.length, 0),
-  );
-  const view = new DataView(table.buffer);
-  view.setUint32(0, names.length, true);
-  let nameAt = STATS_HEADER + names.length * STATS_ENTRY;
-  encoded.forEach((name, f) => {
-    const at = STATS_HEADER + f * STATS_ENTRY;
-    view.setUint32(at + STATS_NAME, nameAt, true);
-    view.setUint32(at + STATS_NAME_BYTES, name.length, true);
-    view.setUint32(at + STATS_PREFIX, 1, true);
-    view.setBigInt64(at + STATS_MIN, 2n ** 63n - 1n, true);
-    view.setBigInt64(at + STATS_MAX, -(2n ** 63n), true);
-    table.set(name, nameAt);
-    nameAt += name.length;
-  });
+  const table = statsTable(names);
   const raw = concat(...payloads.map(frame));
   const from = lay(kernels, 8192, raw);
   const tableAt = lay(kernels, 0, table);

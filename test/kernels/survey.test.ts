@@ -3,19 +3,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import {
-  STATS_ENTRY,
   STATS_HEADER,
   STATS_MAX,
   STATS_MIN,
-  STATS_NAME,
-  STATS_NAME_BYTES,
   STATS_PREFIX,
   STATS_STAMP,
   STATS_VALUES,
 } from "../../src/kernels/assembly/layout.ts";
 import { TABLE_BYTES, type Kernels } from "../../src/kernels/kernels.ts";
 import { createKernels } from "../../src/kernels/load.ts";
-import { concat, delimited, entry, varint } from "./examples.ts";
+import { concat, delimited, entry, statsTable, varint } from "./examples.ts";
 
 const wasm = createKernels(1 << 22, "wasm");
 const twin = createKernels(1 << 22, "twin");
@@ -40,16 +37,9 @@ function survey(kernels: Kernels, lists: readonly Uint8Array[]): { scan: unknown
   const offsets = table + 4096;
   const lengths = offsets + 4096;
   const from = lengths + 4096;
-  const name = table + STATS_HEADER + STATS_ENTRY;
   const at = table + STATS_HEADER;
   memory.fill(0, table, from);
-  view.setUint32(table, 1, true);
-  view.setUint32(at + STATS_NAME, name - table, true);
-  view.setUint32(at + STATS_NAME_BYTES, 1, true);
-  view.setUint32(at + STATS_PREFIX, 1, true);
-  view.setBigInt64(at + STATS_MIN, 2n ** 63n - 1n, true);
-  view.setBigInt64(at + STATS_MAX, -(2n ** 63n), true);
-  memory[name] = 0x78;
+  memory.set(statsTable(["x"]), table);
   let behind = from;
   for (const [i, record] of records.entries()) {
     behind += 12; // of a frame, where faults say that the record begins

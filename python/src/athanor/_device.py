@@ -22,15 +22,12 @@ import torch
 from . import _layout as layout
 from ._columns import Column
 from ._segment import Segment
+from ._tensors import TORCH
 
 Tensor = Any  # torch.Tensor, for whoever checks types without torch
 
-_TORCH = {
-    np.dtype("<i4"): torch.int32,
-    np.dtype("<i8"): torch.int64,
-    np.dtype("<f4"): torch.float32,
-    np.dtype("<u4"): torch.int32,  # lengths, checked to be at most the width; torch has few kernels for uint32
-}
+# Lengths are checked to be at most the width; torch has few kernels for uint32.
+_TORCH = {**TORCH, np.dtype("<u4"): torch.int32}
 
 
 class Mark(Protocol):

@@ -14,7 +14,7 @@ import torch
 
 from ._columns import Array, Copy, Factory
 
-_TORCH = {
+TORCH = {
     np.dtype(np.int64): torch.int64,
     np.dtype(np.int32): torch.int32,
     np.dtype(np.float32): torch.float32,
@@ -25,11 +25,11 @@ _ONE_THREAD = 32_768
 
 class Plain(Factory):
     def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Array]:
-        tensor = torch.empty(shape, dtype=_TORCH[dtype])
+        tensor = torch.empty(shape, dtype=TORCH[dtype])
         return tensor, tensor.numpy()
 
     def caster(self, source: Array, dtype: np.dtype[Any]) -> Copy:
-        copy = functools.partial(torch.from_numpy(source).to, _TORCH[dtype], False, True)
+        copy = functools.partial(torch.from_numpy(source).to, TORCH[dtype], False, True)
         return _alone(copy, source.size, super().caster(source, dtype))
 
     def picker(self, table: Array, numbers: Array) -> Copy:
@@ -43,7 +43,7 @@ class Pinned(Factory):
     """So that `.to(device, non_blocking=True)` overlaps with the step; torch caches such memory."""
 
     def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Array]:
-        tensor = torch.empty(shape, dtype=_TORCH[dtype], pin_memory=True)
+        tensor = torch.empty(shape, dtype=TORCH[dtype], pin_memory=True)
         return tensor, tensor.numpy()
 
 

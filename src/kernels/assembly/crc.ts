@@ -9,31 +9,7 @@ function at(t: usize, x: u32): usize {
   return t + ((x & 255) << 2);
 }
 
-/** CRC of 16 bytes, to the first four of which the CRC of those before was added. */
-// @ts-ignore: decorator
-@inline
-function sixteen(t: usize, a: u64, b: u64): u32 {
-  return (
-    load<u32>(at(t, <u32>a), 15 << 10) ^
-    load<u32>(at(t, <u32>(a >>> 8)), 14 << 10) ^
-    load<u32>(at(t, <u32>(a >>> 16)), 13 << 10) ^
-    load<u32>(at(t, <u32>(a >>> 24)), 12 << 10) ^
-    load<u32>(at(t, <u32>(a >>> 32)), 11 << 10) ^
-    load<u32>(at(t, <u32>(a >>> 40)), 10 << 10) ^
-    load<u32>(at(t, <u32>(a >>> 48)), 9 << 10) ^
-    load<u32>(at(t, <u32>(a >>> 56)), 8 << 10) ^
-    load<u32>(at(t, <u32>b), 7 << 10) ^
-    load<u32>(at(t, <u32>(b >>> 8)), 6 << 10) ^
-    load<u32>(at(t, <u32>(b >>> 16)), 5 << 10) ^
-    load<u32>(at(t, <u32>(b >>> 24)), 4 << 10) ^
-    load<u32>(at(t, <u32>(b >>> 32)), 3 << 10) ^
-    load<u32>(at(t, <u32>(b >>> 40)), 2 << 10) ^
-    load<u32>(at(t, <u32>(b >>> 48)), 1 << 10) ^
-    load<u32>(at(t, <u32>(b >>> 56)))
-  );
-}
-
-/** The same of 8 bytes. */
+/** CRC of 8 bytes, to the first four of which the CRC of those before was added. */
 // @ts-ignore: decorator
 @inline
 function eight(t: usize, a: u64): u32 {
@@ -47,6 +23,13 @@ function eight(t: usize, a: u64): u32 {
     load<u32>(at(t, <u32>(a >>> 48)), 1 << 10) ^
     load<u32>(at(t, <u32>(a >>> 56)))
   );
+}
+
+/** The same of 16 bytes. */
+// @ts-ignore: decorator
+@inline
+function sixteen(t: usize, a: u64, b: u64): u32 {
+  return eight(t + (8 << 10), a) ^ eight(t, b);
 }
 
 /** The same of 16 bytes that lie in a vector, `c` the CRC before. */
