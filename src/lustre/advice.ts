@@ -1,7 +1,7 @@
 /**
  * Advice: what the layout of a folder should be for how it is used, whether it is, and the line that changes it with its undo. Pure.
  *
- * Four uses, after what sites and vendors publish (docs/guides/lustre.md names each source); values are where to begin, a
+ * Four uses, after what sites and vendors publish (docs/guides/layout.md names each source); values are where to begin, a
  * measurement decides:
  *
  * | use | layout |
