@@ -1,5 +1,6 @@
 // `npm run test:hostile [-- --format jsonl --mutations 20000 --seed 1]`: damaged shards, as `npm test` does with 300 of them. A format
-// takes part whose test folder has a `samples.ts` with `hostileShards`. Builds nothing: run the build first.
+// takes part whose test folder has a `samples.ts` with `hostileShards`; `lov` (layouts), `getstripe`, `targets` and `doctor` (what tools print)
+// beside them. Builds nothing: run the build first.
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -15,6 +16,21 @@ const { values } = parseArgs({
 const { hostile } = await import(join(root, "dist/test/formats/hostile.js"));
 const { formatOf } = await import(join(root, "dist/src/formats/registry.js"));
 
+const lustre = await import(join(root, "dist/test/lustre/hostile.js"));
+const doctor = await import(join(root, "dist/test/doctor/hostile.js"));
+const outputs = {
+  lov: lustre.hostileLov,
+  getstripe: lustre.hostileGetstripe,
+  targets: lustre.hostileTargets,
+  doctor: doctor.hostileTools,
+};
+
+for (const [name, run] of Object.entries(outputs)) {
+  if (values.format !== undefined && !values.format.split(",").includes(name)) continue;
+  const start = process.cpuUsage();
+  const report = run(Number(values.mutations), Number(values.seed));
+  console.log(name, JSON.stringify(report), `${Math.round(process.cpuUsage(start).user / 1e6)} s of CPU time`);
+}
 for (const name of values.format?.split(",") ?? readdirSync(join(root, "dist/test/formats"))) {
   const samples = join(root, "dist/test/formats", name, "samples.js");
   if (!existsSync(samples)) continue;

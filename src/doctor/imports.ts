@@ -16,7 +16,7 @@ export interface Connection {
 export function parseImports(text: string): Connection[] {
   const found: Connection[] = [];
   for (const block of text.split(/^osc\./m)) {
-    const name = /^(\S+-OST[0-9a-f]{4})-osc-(?!MDT)\S*\.import=/.exec(block)?.[1];
+    const name = /^([\w-]{1,32}-OST[0-9a-f]{4})-osc-(?!MDT)\S*\.import=/.exec(block)?.[1];
     const state = /^ +state: (\S+)/m.exec(block)?.[1];
     if (name === undefined || state === undefined) continue;
     found.push({ name, state, version: /^ +target_version: (\d+(?:\.\d+)+)/m.exec(block)?.[1] });

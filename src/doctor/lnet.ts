@@ -8,6 +8,8 @@
  * parseNets(printed); // [{ nid: "10.0.8.101@o2ib", net: "o2ib", status: "up", health: 1000, interfaces: ["ib0"] }]
  */
 
+import { numberIn } from "./facts.ts";
+
 export interface NetworkInterface {
   nid: string;
   net: string;
@@ -25,17 +27,18 @@ export function parseNets(text: string): NetworkInterface[] {
   const found: NetworkInterface[] = [];
   let here: NetworkInterface | undefined;
   for (const line of text.split("\n")) {
-    const [, key, value] = /^[\s-]*([A-Za-z0-9 ()_]+): *(.*?)\s*$/.exec(line) ?? [];
-    if (key === undefined || value === undefined) continue;
+    const [, key, rest] = /^[\s-]*([A-Za-z0-9()_][A-Za-z0-9 ()_]*):(.*)$/.exec(line.trimEnd()) ?? [];
+    if (key === undefined) continue;
+    const value = rest!.trimStart();
     if (key === "net type") here = undefined;
     if (key === "nid") {
       here = { nid: value, net: netOf(value), status: undefined, health: undefined, timeouts: 0, interfaces: [] };
       found.push(here);
     }
     if (here === undefined) continue;
-    if (key === "status") here.status = value;
-    if (key === "health value") here.health = Number(value);
-    if (key === "timeouts") here.timeouts = Number(value);
+    if (key === "status") here.status = value === "" ? undefined : value;
+    if (key === "health value") here.health = numberIn(value);
+    if (key === "timeouts") here.timeouts = numberIn(value) ?? 0;
     if (/^\d+$/.test(key)) here.interfaces.push(value);
   }
   return found.filter(({ net }) => net !== "lo");

@@ -21,7 +21,7 @@ export function parseReadTimes(text: string): ReadTimes[] {
   const found: ReadTimes[] = [];
   let name: string | undefined;
   for (const line of text.split("\n")) {
-    const head = /^osc\.(\S+-OST[0-9a-f]{4})-osc-(MDT)?\S*\.stats=/.exec(line);
+    const head = /^osc\.([\w-]{1,32}-OST[0-9a-f]{4})-osc-(MDT)?\S*\.stats=/.exec(line);
     if (head !== null) name = head[2] === undefined ? head[1] : undefined;
     const read = /^ost_read +(\d+) samples \[usecs?\] \d+ \d+ (\d+)/.exec(line);
     if (read === null || name === undefined) continue;

@@ -128,9 +128,11 @@ export function spreadOf(layout: Layout, offset: bigint, length: bigint): Spread
     const from = start > offset ? start : offset;
     const to = end < offset + length ? end : offset + length;
     if (from >= to || pattern.includes("released")) continue;
-    if (pattern.includes("mdt")) mdt += to - from;
+    const onServer = pattern.includes("mdt");
+    if (onServer) mdt += to - from;
     else if (osts.length === 0) continue;
     none -= to - from;
+    if (onServer) continue;
     for (const [stripe, ost] of osts.entries()) {
       const size = BigInt(stripeSize);
       const count = BigInt(osts.length);

@@ -96,6 +96,8 @@ function composite(blob: Blob): Layout {
   const entries = view.getUint16(14, true);
   need(blob, COMPOSITE_HEADER + entries * ENTRY, `${entries} components`);
   const components: Component[] = [];
+  // No component lies in another one, as servers write them: so what is made of the bytes is never larger than they allow.
+  let room = view.byteLength - COMPOSITE_HEADER - entries * ENTRY;
   let other: Layout["foreign"];
   for (let i = 0; i < entries; i++) {
     const at = COMPOSITE_HEADER + i * ENTRY;
@@ -108,6 +110,9 @@ function composite(blob: Blob): Layout {
       const found = `bytes ${offset} to ${offset + length} of ${view.byteLength}`;
       throw invalid(blob, at + 24, `component ${i} lies outside of it: ${found}`);
     }
+    room -= length;
+    if (room < 0 || offset < COMPOSITE_HEADER + entries * ENTRY)
+      throw invalid(blob, at + 24, `component ${i} lies over another one: bytes ${offset} to ${offset + length}`);
     const inner: Blob = { view: new DataView(view.buffer, view.byteOffset + offset, length), base: offset, file };
     need(inner, 4, `component ${i}`);
     const empty = { ...emptyComponent(), id: id === 0 ? undefined : id, mirror: id >>> 16, start, end, flags };

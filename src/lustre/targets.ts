@@ -104,18 +104,23 @@ export function parseOsts(text: string): Map<number, { name: string; active: boo
  * in small letters what the disks are. Lines without numbers (`OST0003 : inactive device`) are left out.
  */
 export function parseDf(text: string): Map<number, Space> {
-  const lines = text.matchAll(/^\S+ +(\d+) +(\d+) +(\d+) +\d+% +.*\[OST:(\d+)\] *(\S*) *$/gm);
+  const lines = text.matchAll(/^\S+ +(\d+) +(\d+) +(\d+) +\d+% +.*\[OST:(\d+)\](?: +(\S+))? *$/gm);
   return new Map(
     [...lines].map(([, total, used, available, index, flags]) => [
       Number(index),
-      { total: Number(total) * 1024, used: Number(used) * 1024, available: Number(available) * 1024, flags: flags! },
+      {
+        total: Number(total) * 1024,
+        used: Number(used) * 1024,
+        available: Number(available) * 1024,
+        flags: flags ?? "",
+      },
     ]),
   );
 }
 
 /** `lfs check osts` on stderr: errno by name of the OST; lines of a server on the same node (`-osc-MDT0000`) are not ours. */
 export function parseCheck(stderr: string): Map<string, number> {
-  const lines = stderr.matchAll(/'(\S+)-osc-(?!MDT)\S+': .*\((\d+)\)\s*$/gm);
+  const lines = stderr.matchAll(/'([\w-]{1,32})-osc-(?!MDT)[^\s']+': .*\((\d+)\)\s*$/gm);
   return new Map([...lines].map(([, name, errno]) => [name!, Number(errno)]));
 }
 

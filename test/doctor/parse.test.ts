@@ -11,6 +11,7 @@ import { parseQuota } from "../../src/doctor/quota.ts";
 import { parseReadTimes, slowTargets } from "../../src/doctor/target-stats.ts";
 import { diagnosisJson, diagnosisText, siteConfig } from "../../src/doctor/text.ts";
 import { parseMountinfo } from "../../src/storage/mounts.ts";
+import { hostileTools } from "./hostile.ts";
 import { NODE, TREE, factsOf, limits, recorded, sampled } from "./scene.ts";
 
 test("lfs quota: over the hard limit, a long name on a line of its own, servers that did not tell", () => {
@@ -192,6 +193,10 @@ test("whatever stands in the files and on the tools' outputs: a report, never an
     ),
     { numRuns: 500 },
   );
+});
+
+test("mutated outputs of lnetctl, lctl, lfs and dmesg: a report, never an error", () => {
+  assert.ok(hostileTools(500, 1).told > 100);
 });
 
 test("DEEPSPEED_TIMEOUT that is no number of minutes is told, and the default counts: it was passed over without a word", () => {

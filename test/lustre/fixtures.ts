@@ -1,5 +1,5 @@
 /** Recorded and sampled outputs of test/fixtures/lustre. */
-import { readFileSync } from "node:fs";
+import { readFileSync, readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Layout } from "../../src/lustre/layout.ts";
 
@@ -10,11 +10,21 @@ export const CASE_60 = fileURLToPath(new URL("../../../test/fixtures/cases/60-lu
 export const recorded = (name: string): string => readFileSync(`${FIXTURES}recorded/${name}`, "utf8");
 export const sampled = (name: string): string => readFileSync(`${FIXTURES}samples/${name}`, "utf8");
 
-/** The value of `lustre.lov` in what `getfattr -e hex` printed; of the last file, if of several. */
+/** The value of `lustre.lov`, else of `trusted.lov`, in what `getfattr -e hex` printed; of the last file, if of several. */
 export function hexOf(printed: string): Uint8Array {
-  const hex = [...printed.matchAll(/(?:^lustre\.lov=0x|^)([0-9a-f]{64,})$/gm)].at(-1)?.[1];
+  const values = [...printed.matchAll(/^(?:(lustre|trusted)\.lov=0x)?([0-9a-f]{64,})$/gm)];
+  const hex = (values.findLast(([, name]) => name !== "trusted") ?? values.at(-1))?.[2];
   if (hex === undefined) throw new Error(`no layout in ${printed.slice(0, 80)}`);
   return new Uint8Array(Buffer.from(hex, "hex"));
+}
+
+/** Every fixture that holds the bytes of a layout. */
+export function allHex(): { name: string; bytes: Uint8Array }[] {
+  return ["recorded", "samples"].flatMap((part) =>
+    readdirSync(FIXTURES + part)
+      .filter((name) => /^(xattr|getfattr|as-nobody-getfattr|hsm)-.*\.(hex|txt)$/.test(name))
+      .map((name) => ({ name, bytes: hexOf(readFileSync(`${FIXTURES}${part}/${name}`, "utf8")) })),
+  );
 }
 
 /** What both sources tell: the xattr hides the first OST, the server of DoM, and the generation of a plain layout. */

@@ -1,8 +1,14 @@
 // The state of OSTs from recorded outputs of `lfs`.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { parseImports } from "../../src/doctor/imports.ts";
+import { parseNets } from "../../src/doctor/lnet.ts";
+import { parseQuota } from "../../src/doctor/quota.ts";
+import { parseReadTimes } from "../../src/doctor/target-stats.ts";
+import { parseGetstripe } from "../../src/lustre/getstripe.ts";
 import { fileSystemOf, parseCheck, parseDf, parseOsts, parsePool } from "../../src/lustre/targets.ts";
 import { recorded, sampled } from "./fixtures.ts";
+import { hostileTargets } from "./hostile.ts";
 
 test("lfs osts", () => {
   assert.deepEqual(
@@ -37,4 +43,32 @@ test("pools, and the name of a file system", () => {
     "lustre-OST0001",
   ]);
   assert.equal(fileSystemOf("10.0.8.11@o2ib,10.1.8.11@o2ib1:10.0.8.12@o2ib:/trainfs/team-a"), "trainfs");
+});
+
+test("mutated outputs: what is not known is left out, and every number is one", () => {
+  const { told, refused } = hostileTargets(2000, 1);
+  assert.ok(told > 1000 && refused > 50, `${told} told something, ${refused} nothing`);
+});
+
+test("a line of 128 KiB, whatever stands in it, takes no time", () => {
+  const SIZE = 1 << 17;
+  // Some took 20 s each: their expressions tried every place against every other.
+  for (const piece of ["a", " ", "'", "-osc-", "1 ", "a:", "[OST:1] ", "x 1 1 1 1% [OST:1]  y z", "\n"]) {
+    const began = performance.now();
+    for (const text of [piece.repeat(SIZE / piece.length), `x 1 1 1 1% [OST:1]${piece.repeat(SIZE / piece.length)}z`]) {
+      for (const parse of [
+        parseOsts,
+        parseDf,
+        parseCheck,
+        parsePool,
+        parseNets,
+        parseImports,
+        parseReadTimes,
+        parseQuota,
+      ])
+        parse(text);
+      assert.throws(() => parseGetstripe(`${text}\n???`, "/f"), { code: "ATH_LAYOUT_INVALID" });
+    }
+    assert.ok(performance.now() - began < 5000, `${JSON.stringify(piece)} took ${performance.now() - began} ms`);
+  }
 });
