@@ -2,7 +2,7 @@
  * The daemon: options, signals and the end of the process.
  *
  *   node agent.js --run-dir DIR --job JOB [--grace 10s] [--memory 4GiB] [--decode-threads N] [--io-threads N] [--no-crc]
- *                 [--alone 30s]: until a rank hears that others of its node have not come
+ *                 [--polite off|opens=…,stats=…,restores=…] [--alone 30s]: until a rank hears that others of its node have not come
  */
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -11,6 +11,7 @@ import { toErrorRecord } from "../base/errors.ts";
 import { parseDuration, parseSize } from "../base/units.ts";
 import { VERSION } from "../base/version.ts";
 import { handlesFor } from "../storage/handles.ts";
+import { Polite, capsHere } from "../storage/polite.ts";
 import { Server } from "./server.ts";
 
 let leaving = false;
@@ -38,6 +39,7 @@ async function start(): Promise<void> {
       "decode-threads": { type: "string" },
       "io-threads": { type: "string", default: "4" },
       alone: { type: "string", default: "30s" },
+      polite: { type: "string" },
       "no-crc": { type: "boolean", default: false },
     },
   });
@@ -55,6 +57,7 @@ async function start(): Promise<void> {
     ioThreads: Number(values["io-threads"]),
     handles: handlesFor(descriptorLimit()),
     aloneMs: parseDuration(values.alone) * 1000,
+    polite: new Polite(capsHere(values.polite)),
     checkCrc: !values["no-crc"],
     leave: () => void leave(server, "no session left"),
   });

@@ -15,6 +15,7 @@ import { Group } from "../feed/group.ts";
 import { parseState } from "../order/state.ts";
 import { Placement } from "../lustre/placement.ts";
 import type { HungRequest } from "../storage/io-pool.ts";
+import type { Polite } from "../storage/polite.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import { clock } from "../storage/troubles.ts";
 import type { PosixStorage } from "../storage/posix.ts";
@@ -41,6 +42,8 @@ export interface ServerOptions {
   handles?: number;
   /** Milliseconds until a rank hears that others of its node have not come. */
   aloneMs: number;
+  /** Of what a file system is asked a second. */
+  polite: Polite;
   /** Check payload CRCs while training (the index checked them once). */
   checkCrc: boolean;
   /** Called when it is time to leave. */
@@ -92,9 +95,10 @@ export class Server implements House {
     this.runDir = options.runDir;
     this.aloneMs = options.aloneMs;
     this.budget = new Budget(options.memory);
-    this.placement = new Placement({ tell: (text) => this.tell(text) });
+    this.placement = new Placement({ tell: (text) => this.tell(text), polite: options.polite });
     this.storage = createPosixStorage({
       threads: options.ioThreads,
+      polite: options.polite,
       ...(options.handles === undefined ? {} : { handles: options.handles }),
       targetsOf: (path, offset, length) => this.placement.targetsOf(path, offset, length),
       whenThere: (path) => this.placement.whenThere(path),
@@ -188,6 +192,7 @@ export class Server implements House {
   async groupFor(hello: Hello, slotOf: SlotOf, progress: Progress, alive: () => boolean): Promise<Joined> {
     clearTimeout(this.leaving);
     this.leaving = undefined;
+    this.options.polite.spread(nodesOf(hello));
     const key = keyOf(hello);
     if (this.rooms.get(key) === undefined && this.disagreement(hello, key) !== undefined) {
       // Sockets of a launch that was killed may close a moment after those of the next one have come.
@@ -239,6 +244,8 @@ export class Server implements House {
           : [],
       ),
     ];
+    const waits = this.options.polite.note();
+    if (waits !== undefined) told.push(waits);
     const known = [why, ...told].join("; ");
     if (oldest === undefined) return known;
     if (!why.includes(oldest.path)) return `${known}; ${callText(oldest)}`;
@@ -247,7 +254,8 @@ export class Server implements House {
 
   oldestCall(): string | undefined {
     const [oldest] = this.storage.hanging(0);
-    return oldest === undefined ? undefined : callText(oldest);
+    const told = [...(oldest === undefined ? [] : [callText(oldest)]), this.options.polite.note() ?? []].flat();
+    return told.length === 0 ? undefined : told.join("; ");
   }
 
   stats(group: Group | undefined): Record<string, unknown> {
@@ -356,6 +364,11 @@ function nameOf(hello: Hello, other: Hello): string {
 /** Is a session of it open, or does a client still wait for one? */
 function isAlive({ users, waiting }: Room): boolean {
   return users > waiting.size || [...waiting].some((waiter) => waiter.alive());
+}
+
+/** Nodes of the job, as far as a rank knows: peers that share a rank (tensor, pipeline) on other nodes are not told of. */
+function nodesOf({ world, here }: Hello): number {
+  return Math.ceil(world / new Set(here).size);
 }
 
 function missingChunks(group: Group): number {

@@ -4,6 +4,8 @@ import { mkdirSync, statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { Usage } from "../base/usage.ts";
+import { parsePolite } from "../storage/polite.ts";
+import { politeOption } from "./command.ts";
 
 const agentJs = fileURLToPath(new URL("../../agent.js", import.meta.url));
 
@@ -17,6 +19,7 @@ export function register(program: Command): void {
     .option("--memory <size>", "bytes for rows and reads", process.env["ATHANOR_AGENT_MEMORY"])
     .option("--decode-threads <n>", "decode workers (half of the cores, at most 8)")
     .option("--io-threads <n>", "reads at a time", "4")
+    .addOption(politeOption())
     .option("--no-crc", "do not check payload CRCs again while training")
     .action(run);
 }
@@ -28,6 +31,7 @@ interface AgentFlags {
   memory?: string;
   decodeThreads?: string;
   ioThreads: string;
+  polite?: string;
   crc: boolean;
 }
 
@@ -39,6 +43,7 @@ async function run(flags: AgentFlags): Promise<void> {
       "give the folder that the ranks' ATHANOR_RUN_DIR names",
     );
   }
+  if (flags.polite !== undefined) parsePolite(flags.polite, "--polite");
   privateFolder(flags.runDir);
   const args = [
     agentJs,
@@ -53,6 +58,7 @@ async function run(flags: AgentFlags): Promise<void> {
   ];
   if (flags.memory !== undefined) args.push(`--memory=${flags.memory}`);
   if (flags.decodeThreads !== undefined) args.push(`--decode-threads=${flags.decodeThreads}`);
+  if (flags.polite !== undefined) args.push(`--polite=${flags.polite}`);
   if (!flags.crc) args.push("--no-crc");
   const agent = spawn(process.execPath, args, { stdio: "inherit" });
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => agent.kill(signal));

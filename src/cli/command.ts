@@ -3,11 +3,13 @@
  * never keeps the process from ending.
  */
 import { once } from "node:events";
+import { Option } from "commander";
 import type { Command } from "commander";
 import { Progress } from "../base/progress.ts";
-import { formatNumber } from "../base/units.ts";
+import { formatDuration, formatNumber } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
 import type { MissingChunks } from "../dataset/types.ts";
+import { CAPS, Polite, capsHere } from "../storage/polite.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 
@@ -18,17 +20,42 @@ export function hasHungThreads(): boolean {
   return threadsHang;
 }
 
-/** Runs `work` with a storage of its own. A call that hangs is named on stderr after 10 s. */
-export async function withStorage<Result>(work: (storage: PosixStorage) => Promise<Result>): Promise<Result> {
+/** Waiting for the caps that is worth a line. Seconds. */
+const TOLD_WAIT = 1;
+
+export function politeOption(): Option {
+  const defaults = Object.entries(CAPS).map(([kind, cap]) => `${kind}=${cap}`);
+  return new Option(
+    "--polite <caps>",
+    `calls a second to a shared file system: off, or some of ${defaults.join(",")}, the defaults (ATHANOR_POLITE)`,
+  );
+}
+
+/**
+ * Runs `work` with a storage of its own, and its caps (`flag`: what --polite says). A call that hangs is named on stderr after 10 s, and so
+ * is what the caps cost.
+ */
+export async function withStorage<Result>(
+  work: (storage: PosixStorage, polite: Polite) => Promise<Result>,
+  flag?: string,
+): Promise<Result> {
+  const polite = new Polite(capsHere(flag, flag === undefined ? undefined : "--polite"));
   const storage = createPosixStorage({
+    polite,
     onHang: ({ op, path, offset, target, sinceMs }) => {
       const seconds = Math.round(sinceMs / 1000);
       process.stderr.write(`waiting for storage: ${op} of ${path} at byte ${offset} for ${seconds} s (${target})\n`);
     },
   });
   try {
-    return await work(storage);
+    return await work(storage, polite);
   } finally {
+    const { nodes: _, ...asked } = polite.stats();
+    for (const [kind, { perSecond, waitedSeconds, waited }] of Object.entries(asked))
+      if (waitedSeconds >= TOLD_WAIT)
+        process.stderr.write(
+          `${formatNumber(waited, "call")} waited ${formatDuration(waitedSeconds / waited)} each for the cap of ${perSecond} ${kind} a second: --polite off, or ATHANOR_POLITE=off, lifts it\n`,
+        );
     // After an error other reads may still be under way.
     threadsHang ||= !(await storage.close());
   }

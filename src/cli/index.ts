@@ -11,7 +11,7 @@ import type { DatasetIndex } from "../dataset/types.ts";
 import type { Storage } from "../storage/types.ts";
 import { indexView } from "./index-view.ts";
 import { addViewFlags, type ViewFlags } from "./view-flags.ts";
-import { missingText, printLine, wantsJson, withProgress, withStorage } from "./command.ts";
+import { missingText, politeOption, printLine, wantsJson, withProgress, withStorage } from "./command.ts";
 
 interface Flags extends ViewFlags {
   view?: boolean;
@@ -19,6 +19,7 @@ interface Flags extends ViewFlags {
   rebuild?: boolean;
   adopt?: boolean;
   strictChunks?: boolean;
+  polite?: string;
   onCorrupt: "error" | "keep";
 }
 
@@ -39,6 +40,7 @@ export function register(program: Command): void {
         .choices(["error", "keep"])
         .default("error"),
     )
+    .addOption(politeOption())
     .option(
       "--view",
       "count the tokens of every record too, for rows of sample_rule split or pack, with the flags below",
@@ -52,11 +54,13 @@ export function register(program: Command): void {
     const read: string[] = [];
     const bad: ErrorRecord[] = [];
     const keep = flags.onCorrupt === "keep";
-    const index = await withStorage((storage) =>
-      build(path, flags, json, storage, {
-        onRead: (shard) => read.push(shard),
-        onBad: keep ? (fault) => bad.push(fault.toRecord()) : undefined,
-      }),
+    const index = await withStorage(
+      (storage) =>
+        build(path, flags, json, storage, {
+          onRead: (shard) => read.push(shard),
+          onBad: keep ? (fault) => bad.push(fault.toRecord()) : undefined,
+        }),
+      flags.polite,
     );
     const { root, format, totals, fingerprint, ignored, missing } = index;
     if (json) {
@@ -137,12 +141,13 @@ async function view(path: string, flags: Flags, json: boolean): Promise<void> {
       storage,
       json,
     );
-  });
+  }, flags.polite);
 }
 
-async function adopt(path: string, { indexDir }: Flags, json: boolean): Promise<void> {
-  const { index, adopted } = await withStorage((storage) =>
-    withProgress("adopting", json, (progress) => adoptIndex(path, { storage, indexDir, progress })),
+async function adopt(path: string, { indexDir, polite }: Flags, json: boolean): Promise<void> {
+  const { index, adopted } = await withStorage(
+    (storage) => withProgress("adopting", json, (progress) => adoptIndex(path, { storage, indexDir, progress })),
+    polite,
   );
   const { root, totals, fingerprint } = index;
   await printLine(

@@ -6,12 +6,13 @@ import { applyAdvice } from "../lustre/apply.ts";
 import { reportJson, reportText } from "../lustre/report-text.ts";
 import { layoutReport } from "../lustre/report.ts";
 import type { LustreReport, OtherReport } from "../lustre/report.ts";
-import { printLine, wantsJson, withProgress, withStorage } from "./command.ts";
+import { politeOption, printLine, wantsJson, withProgress, withStorage } from "./command.ts";
 import { whole } from "./order-flags.ts";
 
 interface Flags {
   limit: number;
   timeout: string;
+  polite?: string;
   for?: Use;
   apply?: boolean;
 }
@@ -29,7 +30,8 @@ export function register(program: Command): void {
       .description(description)
       .argument("<path>", "file or folder")
       .option("--limit <n>", "files that are looked at, chosen evenly", whole, 10_000)
-      .option("--timeout <time>", "how long one call may take before it is given up", "10s");
+      .option("--timeout <time>", "how long one call may take before it is given up", "10s")
+      .addOption(politeOption());
   part("show", "striping, balance over the targets, and what is wrong with it").action(
     async (path: string, flags: Flags, command: Command) => {
       const report = await run(path, flags, false, command);
@@ -75,10 +77,12 @@ const timeoutOf = (flags: Flags): number => parseDuration(flags.timeout, "--time
 async function run(path: string, flags: Flags, advise: boolean, command: Command): Promise<LustreReport | OtherReport> {
   const { limit, for: use } = flags;
   const timeoutMs = timeoutOf(flags);
-  return withStorage((storage) =>
-    withProgress("asking", wantsJson(command), (progress) =>
-      layoutReport(path, { storage, progress, limit, timeoutMs, use, advise }),
-    ),
+  return withStorage(
+    (storage, polite) =>
+      withProgress("asking", wantsJson(command), (progress) =>
+        layoutReport(path, { storage, polite, progress, limit, timeoutMs, use, advise }),
+      ),
+    flags.polite,
   );
 }
 

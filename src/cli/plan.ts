@@ -14,6 +14,7 @@ import { makePlan, type Plan, type PlanData } from "../order/plan.ts";
 import { resolveOrder } from "../order/resolve.ts";
 import type { OrderOptions } from "../order/types.ts";
 import { HANDLES } from "../storage/handles.ts";
+import { CAPS, burstOf, parsePolite } from "../storage/polite.ts";
 import { printLine, wantsJson, withStorage } from "./command.ts";
 import { addOrderFlags, orderOptions, whole } from "./order-flags.ts";
 import type { OrderFlags } from "./order-flags.ts";
@@ -74,6 +75,7 @@ async function described(path: string, flags: Flags): Promise<PlanData> {
     extentBytes: extentBytes(table, shape.shardBytes, shape.isStream),
     shards: shape.shards,
     handles: HANDLES,
+    opensCap: opensCap(flags.nodes),
     storedRowBytes: storedRowBytes(shape.view.rowBytes),
     slotRowBytes: shape.view.rowBytes,
   };
@@ -100,10 +102,18 @@ async function indexed(path: string, flags: Flags): Promise<PlanData> {
       ),
       shards: shards.length,
       handles: HANDLES,
+      opensCap: opensCap(flags.nodes),
       storedRowBytes: layout.rowBytes,
       slotRowBytes: layout.columns.reduce((sum, column) => sum + column.bytes, 0),
     };
   });
+}
+
+/** Of the job that is planned: wherever this runs, its data lies on a file system that others use. */
+function opensCap(nodes: number): PlanData["opensCap"] {
+  const text = process.env["ATHANOR_POLITE"];
+  const { opens } = text === undefined || text === "" ? CAPS : parsePolite(text);
+  return Number.isFinite(opens) ? { perSecond: opens, burst: burstOf("opens", opens / nodes) } : undefined;
 }
 
 function options(flags: Flags): OrderOptions {
@@ -111,7 +121,7 @@ function options(flags: Flags): OrderOptions {
 }
 
 function asText(
-  { data, order, node, bill, storage, epoch, betterLanes, notes }: Plan,
+  { data, order, node, bill, capped, storage, epoch, betterLanes, notes }: Plan,
   { nodes, ranks }: Flags,
 ): string {
   const percent = (share: number) => `${(share * 100).toFixed(share >= 0.9995 || share === 0 ? 0 : 1)} %`;
@@ -153,6 +163,13 @@ function asText(
       `${few(bill.metadataPerThousand)} metadata calls, ${few(bill.readsPerThousand)} reads in the long run`,
     ],
     [
+      "cap",
+      capped === undefined
+        ? "none on opens"
+        : `${formatNumber(capped.perSecond, "open")} a second of the job, ${few(capped.share)} of a node and ${formatCount(capped.burst)} at once: ` +
+          `a start needs ${formatCount(capped.startOpens)} for the first batch${waitText(capped.startSeconds)}; those of the first epoch ${capped.epochSeconds === 0 ? "wait for nothing" : `take ${formatDuration(capped.epochSeconds)} or more`}`,
+    ],
+    [
       "random access",
       `the same samples, each read alone: ${formatNumber(Math.round(random.reads), "read")} of ${formatSize(random.readBytes)}, ${few(random.timesTheReads)} times the reads and ${few(random.bytes / Math.max(firstEpoch.bytes, 1))} times the bytes`,
     ],
@@ -179,6 +196,10 @@ function asText(
   }
   const lines = rows.map(([name, text]) => `${name.padEnd(15)} ${text}`);
   return [...lines, ...notes.map((note) => `note: ${note}`)].join("\n");
+}
+
+function waitText(seconds: number): string {
+  return seconds === 0 ? " and waits for nothing" : ` and waits ${formatDuration(seconds)}`;
 }
 
 /** Three digits. */

@@ -3,7 +3,13 @@ import type { Command } from "commander";
 import { AthanorError } from "../base/errors.ts";
 import { formatNumber, formatSize } from "../base/units.ts";
 import { verify } from "../dataset/verify.ts";
-import { printLine, wantsJson, withProgress, withStorage } from "./command.ts";
+import { politeOption, printLine, wantsJson, withProgress, withStorage } from "./command.ts";
+
+interface Flags {
+  indexDir?: string;
+  strictChunks?: boolean;
+  polite?: string;
+}
 
 export function register(program: Command): void {
   program
@@ -12,12 +18,15 @@ export function register(program: Command): void {
     .argument("<path>", "folder, file or glob of shards")
     .option("--index-dir <dir>", "where the index lies when the data is read-only")
     .option("--strict-chunks", "arrays: a chunk that no file holds is a problem (by default it is counted)")
-    .action(async (path: string, flags: { indexDir?: string; strictChunks?: boolean }, command: Command) => {
+    .addOption(politeOption())
+    .action(async (path: string, flags: Flags, command: Command) => {
       const json = wantsJson(command);
-      const report = await withStorage((storage) =>
-        withProgress("verifying", json, (progress) =>
-          verify(path, { storage, progress, indexDir: flags.indexDir, strictChunks: flags.strictChunks === true }),
-        ),
+      const report = await withStorage(
+        (storage) =>
+          withProgress("verifying", json, (progress) =>
+            verify(path, { storage, progress, indexDir: flags.indexDir, strictChunks: flags.strictChunks === true }),
+          ),
+        flags.polite,
       );
       const { problems, indexed, shards, records, bytes, missingChunks } = report;
       if (json) {

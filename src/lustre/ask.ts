@@ -3,7 +3,7 @@
  * calls, one after the other, with only the standard library. As little as possible is asked: a size costs Lustre a question to each
  * OST of the file, an xattr only one to the metadata server.
  *
- * Contract: no privilege needed; at most `perSecond` calls; a call that does not return costs `timeoutMs`, then its process is left
+ * Contract: no privilege needed; at most as many calls a second as `polite` allows of stats; a call that does not return costs `timeoutMs`, then its process is left
  * alone (it may not be possible to kill it), and the next file is asked by another one, three times at most. Nothing waits for a
  * process that was left. Every file gets an answer.
  *
@@ -14,6 +14,7 @@ import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { pythonCommand } from "../base/python.ts";
 import { CALL_MS, abandon } from "../base/run-tool.ts";
+import { Polite } from "../storage/polite.ts";
 
 export interface Question {
   path: string;
@@ -30,8 +31,8 @@ export type Answer =
 export interface AskOptions {
   /** Milliseconds for one call. @default 10000 */
   timeoutMs?: number;
-  /** Calls a second, the guest's manners. @default 2000 */
-  perSecond?: number;
+  /** Caps that all calls count for. @default those of `polite.ts`, for this call alone */
+  polite?: Polite;
   /** @default $ATHANOR_PYTHON, else `python3` */
   python?: string;
   /** Why this file is not asked any more after `hung` did not answer; undefined: it is. */
@@ -47,7 +48,7 @@ export async function askFiles(
   questions: readonly Question[],
   options: AskOptions = {},
 ): Promise<Answer[] | undefined> {
-  const { timeoutMs = CALL_MS, perSecond = 2000, spare } = options;
+  const { timeoutMs = CALL_MS, polite = new Polite(), spare } = options;
   const python = options.python ?? pythonCommand();
   const answers: (Answer | undefined)[] = Array.from({ length: questions.length });
   const hung: Question[] = [];
@@ -61,7 +62,7 @@ export async function askFiles(
     if (open.length === 0) return answers as Answer[];
     const told = await askOnce(
       open.map((i) => questions[i]!),
-      { python, timeoutMs, perSecond },
+      { python, timeoutMs, polite },
     );
     for (const [k, answer] of told.answers.entries()) answers[open[k]!] = answer;
     if (told.answers.length === open.length) continue;
@@ -79,10 +80,13 @@ export const spared = (why: string): Answer => ({ code: "ETIMEDOUT", message: `n
 /** Answers until all are there, one does not come, or the process ends. */
 function askOnce(
   questions: readonly Question[],
-  { python, timeoutMs, perSecond }: { python: string; timeoutMs: number; perSecond: number },
+  { python, timeoutMs, polite }: { python: string; timeoutMs: number; polite: Polite },
 ): Promise<{ answers: Answer[]; ended: boolean }> {
   return new Promise((resolve) => {
-    const args = ["-I", "-S", "-c", SCRIPT, String(perSecond)];
+    const { atOnce, perSecond } = polite.pace("stats", questions.length) ?? { atOnce: 0, perSecond: Infinity };
+    // The longest that it may wait for its own turn: for what is owed, and between two.
+    const turnMs = (1000 * Math.max(1, 1 - atOnce)) / perSecond;
+    const args = ["-I", "-S", "-c", SCRIPT, `${perSecond}/${atOnce}`];
     const child = spawn(python, args, { stdio: ["pipe", "pipe", "ignore"] });
     let ready = false;
     const answers: Answer[] = [];
@@ -102,13 +106,13 @@ function askOnce(
     lines.on("line", (line) => {
       if (!ready) {
         ready = true;
-        return watch(timeoutMs);
+        return watch(timeoutMs + turnMs);
       }
       const answer = parseAnswer(line);
       if (answer === undefined) return end(true);
       answers.push(answer);
       if (answers.length === questions.length) end(false);
-      else watch(timeoutMs);
+      else watch(timeoutMs + turnMs);
     });
     child.on("error", () => end(true));
     child.on("close", () => end(true));
@@ -136,14 +140,14 @@ function parseAnswer(line: string): Answer | undefined {
   }
 }
 
-/** Python 3.6 or later. Reads a question a line, prints an answer a line; `argv[1]` calls a second. */
+/** Python 3.6 or later. Reads a question a line, prints an answer a line; `argv[1]`: calls a second, and how many at once before. */
 const SCRIPT = `
 import base64, errno, json, os, stat, sys, time
-rate = float(sys.argv[1])
+rate, at_once = map(float, sys.argv[1].split("/"))
 print("ready", flush=True)
 began = time.monotonic()
 for number, line in enumerate(sys.stdin.buffer):
-    time.sleep(max(0.0, began + number / rate - time.monotonic()))
+    time.sleep(max(0.0, began + max(0.0, number + 1 - at_once) / rate - time.monotonic()))
     question = json.loads(line.decode("utf-8"))
     try:
         if "xattr" in question:

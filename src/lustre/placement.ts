@@ -47,6 +47,8 @@ export interface Home {
 
 /** Files that one process asks for. */
 export const BATCH = 512;
+/** A process for fewer would cost more than its questions. */
+const LEAST_BATCH = 16;
 /** Files that are named within this time are asked for together. Milliseconds. */
 const GATHER_MS = 20;
 /** A metadata server that does not answer is left alone for so long. Milliseconds. */
@@ -223,7 +225,9 @@ export class Placement {
     const now = performance.now();
     if (now < this.quietUntil) return this.askSoon(this.quietUntil - now);
     this.asking = true;
-    const told = await this.learn(this.wanted.splice(0, BATCH));
+    // What the cap has room for: a large batch would keep stats of others waiting, and tell of its first file when the last is asked.
+    const room = Math.max(LEAST_BATCH, Math.floor(this.options.polite?.there("stats") ?? BATCH));
+    const told = await this.learn(this.wanted.splice(0, Math.min(BATCH, room)));
     this.asking = false;
     if (told) this.askSoon(0);
   }

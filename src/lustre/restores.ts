@@ -3,7 +3,8 @@
  *
  * The first read of one byte of a released file waits until the whole file is back, in a call that cannot be ended, and without a
  * copytool for ever. So its reader is held back here, where waiting can be named and given up, and `lfs hsm_restore` asks for it: any
- * user may, by default. At most `atOnce` at a time, those that are needed first before the others; the layout tells when one is back.
+ * user may, by default. At most `atOnce` at a time, and as many a second as `polite` allows, those that are needed first before the
+ * others; the layout tells when one is back.
  *
  * Contract: a file that cannot be asked for (no `lfs`, refused) is told of, and its reader goes on: its read brings it back. So is one
  * that does not tell its state any more (deleted, lost metadata server): its reader says what is wrong. What stays released is asked
@@ -15,6 +16,7 @@
  */
 import { runTool } from "../base/run-tool.ts";
 import { formatDuration } from "../base/units.ts";
+import type { Polite } from "../storage/polite.ts";
 
 /** `silent`: did not answer in time. `unclear`: answered, but with no layout that is known. */
 export type Told = "released" | "back" | "silent" | "unclear";
@@ -29,6 +31,8 @@ export interface RestoreOptions {
   /** Milliseconds for one call of `lfs`. @default 10000 */
   timeoutMs?: number;
   tell?: (text: string) => void;
+  /** @default no cap */
+  polite?: Polite;
   /** What these files say of themselves. */
   look: (paths: readonly string[]) => Promise<Told[]>;
 }
@@ -66,6 +70,8 @@ export class Restores {
   private looking = false;
   private timer: NodeJS.Timeout | undefined;
   private announcing: NodeJS.Timeout | undefined;
+  /** Set while the next one waits for the cap. */
+  private later: NodeJS.Timeout | undefined;
   private fresh: string[] = [];
   private closed = false;
 
@@ -109,6 +115,7 @@ export class Restores {
     this.closed = true;
     clearTimeout(this.timer);
     clearTimeout(this.announcing);
+    clearTimeout(this.later);
     for (const restore of this.open.values()) restore.finish();
     this.open.clear();
   }
@@ -135,10 +142,24 @@ export class Restores {
           undefined,
         );
       if (next === undefined) break;
+      const { polite } = this.options;
+      const waitMs = polite?.waitMs("restores") ?? 0;
+      if (waitMs > 0) return this.pumpLater(waitMs);
+      polite?.take("restores");
       next.since = performance.now();
       this.running++;
       void this.ask(next);
     }
+  }
+
+  private pumpLater(waitMs: number): void {
+    if (this.later !== undefined) return;
+    const done = this.options.polite!.waits("restores");
+    this.later = setTimeout(() => {
+      this.later = undefined;
+      done(waitMs);
+      this.pump();
+    }, waitMs).unref();
   }
 
   private async ask(restore: Restore): Promise<void> {

@@ -53,6 +53,29 @@ export interface Bill {
   random: { reads: number; readBytes: number; bytes: number; timesTheReads: number };
 }
 
+/** A cap on opens: that of the whole job, a second, and what a node has at once. */
+export interface OpensCap {
+  perSecond: number;
+  burst: number;
+}
+
+export interface CappedOpens extends OpensCap {
+  /** Of a node, a second. */
+  share: number;
+  /** Opens of a node before its first batch, and what they wait for the cap in all. */
+  startOpens: number;
+  startSeconds: number;
+  /** The least that the opens of a first epoch take. */
+  epochSeconds: number;
+}
+
+/** What the cap means for a node of `nodes`. `opensOfEpoch`: of shards and tables. */
+export function cappedOpens(cap: OpensCap, nodes: number, startOpens: number, opensOfEpoch: number): CappedOpens {
+  const share = cap.perSecond / nodes;
+  const waits = (opens: number): number => Math.max(0, opens - cap.burst) / share;
+  return { ...cap, share, startOpens, startSeconds: waits(startOpens), epochSeconds: waits(opensOfEpoch) };
+}
+
 const PAGE = 4096;
 /** A random read of a large record goes over the wire in pieces of so many bytes. */
 const REQUEST = 4 * 1024 * 1024;

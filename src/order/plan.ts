@@ -6,7 +6,7 @@
  * const plan = makePlan({ ...data, resolved }, { ranks: 128, nodes: 16, batch: 8, gradAccum: 1 });
  * plan.node.opens;        // shards that a node opens in an epoch
  */
-import { billOf, type Bill } from "./bill.ts";
+import { billOf, cappedOpens, type Bill, type CappedOpens, type OpensCap } from "./bill.ts";
 import { laneNodes, nodesPerLane, simulate, type Topology } from "./amplification.ts";
 import { quotient } from "./epochs.ts";
 import { OrderOption } from "./errors.ts";
@@ -24,6 +24,8 @@ export interface PlanData {
   shards: number;
   /** Files that an agent keeps open. */
   handles: number;
+  /** Opens that the job may make a second, and a node at once; undefined: as many as it likes. */
+  opensCap?: OpensCap | undefined;
   /** Bytes of a row in the window, header included, and in a slot. */
   storedRowBytes: number;
   slotRowBytes: number;
@@ -67,6 +69,8 @@ export interface Plan {
   };
   /** What an epoch costs the file system, for the node that reads lane 0. */
   bill: Bill;
+  /** What the cap on opens means for a node. */
+  capped?: CappedOpens;
   storage: {
     /** Nodes that read an extent: mean and most. */
     readers: number;
@@ -164,6 +168,12 @@ export function makePlan(data: PlanData, job: PlanJob): Plan {
     },
     notes: notes(data, cost.lanes, nodes),
   };
+  if (data.opensCap !== undefined) {
+    const { opens, tables } = plan.bill.firstEpoch;
+    // The first rows of each lane, or of all shards, each from a shard and its block table; three files of the index.
+    const first = resolved.held || cost.lanes === 0 ? Math.min(shards, batch * topology.ranksPerNode) : cost.lanes;
+    plan.capped = cappedOpens(data.opensCap, nodes, 2 * first + 3, opens + tables);
+  }
   if (stepMs !== undefined) {
     const seconds = (steps * stepMs) / 1000;
     plan.epoch = { seconds, samplesPerSecond: (step * 1000) / stepMs, nodeBytesPerSecond: cost.bytes / seconds };

@@ -1,6 +1,6 @@
 /**
  * Pool of I/O threads: deals requests to threads, at most `perTarget` in flight a target, and watches for calls
- * that do not return.
+ * that do not return. Opens, stats and listings wait for the job's caps as well (`polite.ts`).
  *
  * A call may be for several targets (a read over the stripes of a file) and then counts for each. A target that has
  * nothing in flight gets a thread even when `threads` are at work: a slow one keeps those of the others waiting for nothing.
@@ -20,6 +20,8 @@ import { spawnThread } from "../base/threads.ts";
 import { StorageIo } from "./errors.ts";
 import type { SystemFault } from "./errors.ts";
 import type { IoCall, IoReply, IoRequest, IoResults } from "./io-thread.ts";
+import { NO_CAPS, Polite } from "./polite.ts";
+import type { Asked, PoliteStats } from "./polite.ts";
 import { TargetClocks } from "./target-clocks.ts";
 import type { TargetStats } from "./target-clocks.ts";
 
@@ -47,6 +49,8 @@ export interface IoPoolOptions {
   perNode: number;
   hangAfterMs: number;
   onHang: ((request: HungRequest) => void) | undefined;
+  /** @default no caps */
+  polite?: Polite | undefined;
 }
 
 export interface IoPoolStats {
@@ -60,6 +64,8 @@ export interface IoPoolStats {
   hung: number;
   /** Reads by target; of servers that are known one by one, else of devices. */
   targets: TargetStats[];
+  /** Calls that wait for the job's caps, and did. */
+  polite: PoliteStats;
 }
 
 interface Job {
@@ -71,6 +77,8 @@ interface Job {
   stuck: boolean;
   /** Got a thread beyond `threads`. */
   beyond: boolean;
+  /** When it could have begun but for a cap, and who is told of the time. */
+  capped: { since: number; done: (ms: number) => void } | undefined;
   onThread: ((thread: IoThread) => void) | undefined;
   resolve(value: never): void;
   reject(error: unknown): void;
@@ -98,6 +106,9 @@ export class FaultError extends Error {
   }
 }
 
+/** What a call asks of a metadata server. */
+const ASKS: Partial<Record<IoRequest["op"], Asked>> = { open: "opens", stat: "stats", names: "stats", list: "stats" };
+
 /** Calls in flight a target. */
 export const PER_TARGET = 4;
 /** A thread in one call for longer is not counted as working. */
@@ -114,6 +125,9 @@ export class IoPool {
   /** Stuck calls by path. */
   private readonly stuck = new Map<string, number>();
   private watchdog: NodeJS.Timeout | undefined;
+  /** Set while calls wait for a cap. */
+  private later: NodeJS.Timeout | undefined;
+  private readonly polite: Polite;
   private closed = false;
   private requests = 0;
   private bytesRead = 0;
@@ -124,6 +138,7 @@ export class IoPool {
   constructor(options: IoPoolOptions, startThread: () => Worker = startIoThread) {
     this.options = options;
     this.startThread = startThread;
+    this.polite = options.polite ?? new Polite(NO_CAPS);
   }
 
   /** Runs `request` in a thread; rejects with FaultError. `onThread` tells which thread took it. */
@@ -135,7 +150,7 @@ export class IoPool {
     if (this.closed) return Promise.reject(closedError(request));
     return new Promise<IoResults[Op]>((resolve, reject) => {
       const settle = resolve as (value: never) => void;
-      const fresh = { since: 0, reported: false, stuck: false, beyond: false };
+      const fresh = { since: 0, reported: false, stuck: false, beyond: false, capped: undefined };
       this.queue.push({ request, targets, ...fresh, onThread, resolve: settle, reject });
       this.pump();
     });
@@ -170,6 +185,7 @@ export class IoPool {
       threads: this.threads.size,
       hung: this.hanging().length,
       targets: this.clocks.stats(),
+      polite: this.polite.stats(),
     };
   }
 
@@ -181,6 +197,7 @@ export class IoPool {
     if (this.closed) return this.threads.size === 0;
     this.closed = true;
     clearInterval(this.watchdog);
+    clearTimeout(this.later);
     for (const job of this.queue.splice(0)) job.reject(closedError(job.request));
     const ends = [...this.threads].map(async (thread) => {
       thread.job?.reject(closedError(thread.job.request));
@@ -196,6 +213,7 @@ export class IoPool {
 
   private pump(): void {
     let working = this.working();
+    let soonest = Infinity;
     for (let at = 0; at < this.queue.length;) {
       const job = this.queue[at]!;
       const { names, known } = job.targets;
@@ -206,14 +224,40 @@ export class IoPool {
         at++;
         continue;
       }
+      const capMs = this.capMs(job);
+      if (capMs > 0) {
+        soonest = Math.min(soonest, capMs);
+        at++;
+        continue;
+      }
       const thread = this.freeThread();
-      if (thread === undefined) return;
+      if (thread === undefined) break;
+      this.begin(job);
       job.beyond = beyond;
       if (!beyond) working++;
       this.queue.splice(at, 1);
       for (const name of names) add(this.inFlight, name, 1);
       this.start(thread, job);
     }
+    if (soonest < Infinity)
+      this.later ??= setTimeout(() => {
+        this.later = undefined;
+        this.pump();
+      }, Math.ceil(soonest));
+  }
+
+  /** Milliseconds until the job's caps let it begin. */
+  private capMs(job: Job): number {
+    const kind = ASKS[job.request.op];
+    const capMs = kind === undefined ? 0 : this.polite.waitMs(kind);
+    if (capMs > 0) job.capped ??= { since: performance.now(), done: this.polite.waits(kind!) };
+    return capMs;
+  }
+
+  private begin({ request, capped }: Job): void {
+    const kind = ASKS[request.op];
+    if (kind !== undefined) this.polite.take(kind);
+    capped?.done(performance.now() - capped.since);
   }
 
   /** Calls in flight of the busiest of these targets. */
@@ -272,6 +316,7 @@ export class IoPool {
     const job = thread.job;
     if (job === undefined) return;
     this.release(thread, job);
+    if (reply.more !== undefined) this.polite.take("stats", reply.more);
     if ("fault" in reply) {
       job.reject(new FaultError(reply.fault));
     } else {

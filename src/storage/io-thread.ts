@@ -55,7 +55,11 @@ export interface IoResults {
 
 export type IoCall = Exclude<IoRequest, { op: "close" }>;
 
-export type IoReply = { value: IoResults[keyof IoResults] } | { fault: SystemFault } | { closed: true };
+/** `more`: how much a listing asked beyond one question: folders and links. */
+export type IoReply =
+  | { value: IoResults[keyof IoResults]; more?: number }
+  | { fault: SystemFault; more?: number }
+  | { closed: true };
 
 /** One readSync moves at most 2^31 − 1 bytes. */
 const READ_LIMIT = 1 << 30;
@@ -79,7 +83,16 @@ function close(fd: number): IoReply {
   return { closed: true };
 }
 
+/** Stats and reads of folders of the call under way. */
+let asked = 0;
+
 function answer(request: IoCall): IoReply {
+  asked = 0;
+  const reply = outcome(request);
+  return asked > 1 ? { ...reply, more: asked - 1 } : reply;
+}
+
+function outcome(request: IoCall): Exclude<IoReply, { closed: true }> {
   try {
     return { value: perform(request) };
   } catch (error) {
@@ -107,13 +120,13 @@ function perform(request: IoCall): IoResults[keyof IoResults] {
       }
     }
     case "stat":
-      return found(statSync(request.path, { bigint: true }));
+      return found(stat(request.path));
     case "names":
       return namesBelow(request.path, request.filter);
     case "list":
       return namesBelow(request.path).map((path) => ({
         path,
-        ...found(statSync(`${request.path}/${path}`, { bigint: true })),
+        ...found(stat(`${request.path}/${path}`)),
       }));
     case "read": {
       let done = 0;
@@ -156,6 +169,11 @@ function readThrough(fd: number, target: Uint8Array, offset: number): number {
   }
 }
 
+function stat(path: string): BigIntStats {
+  asked++;
+  return statSync(path, { bigint: true });
+}
+
 function found(stats: BigIntStats): FoundFile {
   return {
     size: Number(stats.size),
@@ -174,10 +192,11 @@ function namesBelow(folder: string, filter?: NameFilter): string[] {
   const above = new Set<string>();
   const walk = (relative: string, whole: boolean, inside: boolean): void => {
     const path = relative === "" ? folder : `${folder}/${relative}`;
-    const { dev, ino } = statSync(path, { bigint: true });
+    const { dev, ino } = stat(path);
     const identity = `${dev}:${ino}`;
     if (above.has(identity)) return;
     above.add(identity);
+    asked++;
     const entries = readdirSync(path, { withFileTypes: true });
     const marked = inside || entries.some(({ name }) => FOLDER_MARKS.includes(name));
     const all = whole || (marked && filter?.files.test(relative) === true);
@@ -212,6 +231,7 @@ function refuseForeign(folder: string, shown: string): void {
 }
 
 function holdsMark(folder: string): boolean {
+  asked++;
   return readdirSync(folder).some((name) => FOLDER_MARKS.includes(name));
 }
 
@@ -221,7 +241,7 @@ function kindOf(entry: Dirent, path: string, wanted: boolean): FoundFile["kind"]
   if (entry.isDirectory()) return "folder";
   if (!entry.isSymbolicLink()) return "other";
   try {
-    return found(statSync(path, { bigint: true })).kind;
+    return found(stat(path)).kind;
   } catch (error) {
     const leadsNowhere = LEADS_NOWHERE.has((error as NodeJS.ErrnoException).code ?? "");
     if (wanted || !leadsNowhere) throw error;

@@ -23,6 +23,7 @@ import { FaultError, IoPool, PER_TARGET } from "./io-pool.ts";
 import { Troubles } from "./troubles.ts";
 import type { Trouble } from "./troubles.ts";
 import type { HungRequest, IoPoolStats } from "./io-pool.ts";
+import type { Polite } from "./polite.ts";
 import type { FoundFile, OpenedFile } from "./io-thread.ts";
 import type { ListedObject, NameFilter, ObjectVersion, ReadableObject, Storage } from "./types.ts";
 
@@ -41,6 +42,8 @@ export interface PosixStorageOptions {
   /** A call older than this is reported to `onHang`, once. Milliseconds. @default 10000 */
   hangAfterMs?: number;
   onHang?: (request: HungRequest) => void;
+  /** Caps on opens, stats and listings a second, for a file system that others use too. @default no caps */
+  polite?: Polite;
   /**
    * Names the targets (OSTs, servers) that hold bytes [offset, offset + length) of `path`; undefined: not known (yet).
    * @default the device of the file
@@ -105,6 +108,7 @@ class Posix implements PosixStorage {
       perNode: options.perNode ?? 64,
       hangAfterMs: options.hangAfterMs ?? 10_000,
       onHang: options.onHang,
+      polite: options.polite,
     });
     this.handles = new HandlePool(this.pool, options.handles ?? 64);
     this.backoffMs = options.backoffMs ?? 250;

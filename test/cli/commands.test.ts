@@ -258,3 +258,16 @@ test("a thread that hangs in the file system does not keep a command that failed
   assert.equal(ran.code, null);
   assert.ok(performance.now() - started < 60_000);
 });
+
+test("caps: a command waits for them, says so, and takes them as given", () => {
+  const many = join(root, "many");
+  for (let k = 0; k < 150; k++) put(many, `${k}.tfrecord`, shard(idRecords(k, 1)));
+  // Sizes of 150 files are within the burst of 256, two opens a shard are not.
+  const made = athanor("index", many, "--polite", "stats=20");
+  assert.equal(made.code, 0, made.stderr);
+  assert.doesNotMatch(made.stderr, /waited/);
+  const verified = athanor("verify", many, "--polite", "opens=25");
+  assert.equal(verified.code, 0, verified.stderr);
+  assert.match(verified.stderr, /^\d+ calls waited .* each for the cap of 25 opens a second: --polite off/m);
+  assert.match(athanor("verify", many, "--polite", "none").stderr, /--polite must be off, or some of.*ATH_USAGE/);
+});

@@ -153,6 +153,23 @@ test("the bill: what an epoch asks of the file system, beside random access", ()
     stdout.includes(`, ${Number(perSecond.toPrecision(3))}/s of all nodes; in the long run 0 an epoch`),
     stdout,
   );
+  assert.match(
+    stdout,
+    /^cap +1 000 opens a second of the job, 62.5 of a node and 256 at once: a start needs \d+ for the first batch/m,
+  );
   assert.match(stdout, /^1000 samples +0 metadata calls, 0\.11 reads in the long run$/m);
   assert.match(stdout, /^random access +the same samples, each read alone: 50 081 188 reads of 5\.31KiB, 9 071 times/m);
+});
+
+test("the cap on opens: a start of 128 nodes waits for nothing, a set of many shards held by all of them does", () => {
+  const job = ["--ranks", "1024", "--nodes", "128", "--batch", "8"];
+  const large = description({ shards: 10_000, shard_bytes: 2 ** 30, record_bytes: 1340, max_length: 512 });
+  const { capped, node, bill } = plan([large, ...job]);
+  assert.deepEqual([capped!.perSecond, capped!.share, capped!.burst], [1000, 1000 / 128, 256]);
+  assert.deepEqual([capped!.startOpens, capped!.startSeconds], [2 * node.lanes + 3, 0]);
+  assert.equal(capped!.epochSeconds, (bill.firstEpoch.opens + bill.firstEpoch.tables - 256) / (1000 / 128));
+  const small = description({ shards: 500, shard_bytes: 2 ** 16, record_bytes: 1340, max_length: 512 });
+  assert.equal(plan([small, ...job]).capped!.startOpens, 2 * 64 + 3);
+  const { stdout } = athanor(["plan", small, ...job]);
+  assert.match(stdout, /^cap .*; those of the first epoch take 1.59min or more$/m);
 });

@@ -84,3 +84,28 @@ def test_an_agent_opens_what_the_plan_says(fs: FaultFs) -> None:
         for _ in range(2 * STEPS):
             next(steps)
         assert counted(fs)["open shard"] == 1
+
+
+def test_a_node_keeps_to_its_share_and_says_what_waits(
+    fs: FaultFs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One rank a node of 40 nodes: after the first 256 opens one a second, so that a start waits for nothing."""
+    monkeypatch.setattr("athanor._connection._WARN_AT", (0.5, 60.0))
+    monkeypatch.setenv("ATHANOR_POLITE", "opens=40,stats=off")
+    share: dict[str, Any] = {"batch_size": BATCH, "columns": ["id"], "world_size": 40, "rank": 0}
+    with Loader(fs.mount / "data", seed=3, **share) as loader:
+        next(loader.repeat())
+        polite = loader.stats()["agent"]["storage"]["polite"]
+        assert polite["nodes"] == 40 and "stats" not in polite
+        assert polite["opens"] == {"perSecond": 1, "waiting": 0, "waited": 0, "waitedSeconds": 0}
+        opened = sum(times for call, times in fs.calls().items() if call.startswith("open "))
+        assert 100 < opened < 256
+        # Evaluations look at their data anew each time: two opens, until what is there at once is used up.
+        for _ in range(100):
+            with Loader(fs.mount / "eval", batch_size=BATCH, columns=["id"]) as other:
+                next(iter(other))
+            polite = loader.stats()["agent"]["storage"]["polite"]
+            if polite["opens"]["waitedSeconds"] > 1:
+                break
+        assert polite["nodes"] == 40 and polite["opens"]["waitedSeconds"] > 1
+    assert "opens wait for this node's share, 1 a second of 40 for 40 nodes (ATHANOR_POLITE" in caplog.text

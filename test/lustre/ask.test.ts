@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { askFiles } from "../../src/lustre/ask.ts";
+import { NO_CAPS, Polite } from "../../src/storage/polite.ts";
 import type { Answer } from "../../src/lustre/ask.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "athanor-ask-"));
@@ -57,7 +58,7 @@ test("xattrs, sizes and faults, in order, whatever the names are", async (t) => 
 test("many files", async () => {
   const answers = await askFiles(
     Array.from({ length: 5000 }, () => ({ path: folder })),
-    { perSecond: 1e6 },
+    { polite: new Polite(NO_CAPS) },
   );
   assert.equal(answers?.length, 5000);
   assert.ok(answers?.every((answer) => "size" in answer));

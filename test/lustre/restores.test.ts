@@ -7,6 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Placement } from "../../src/lustre/placement.ts";
 import { Restores } from "../../src/lustre/restores.ts";
 import type { RestoreOptions, Told } from "../../src/lustre/restores.ts";
+import { Polite, parsePolite } from "../../src/storage/polite.ts";
 import { plainLov, replay } from "./replay.ts";
 import type { Replay } from "./replay.ts";
 
@@ -102,5 +103,19 @@ test("a file that is deleted under its restore keeps nobody", async (t) => {
     } finally {
       placement.close();
     }
+  });
+});
+
+test("restores begin as fast as the job's cap allows, whatever the places", async (t) => {
+  const node = replay(t, { files: {}, lfs: { hsm_restore: {} } });
+  const polite = new Polite(parsePolite("restores=2"));
+  await restoring(node, ["released"], { atOnce: 100, polite }, async (restores) => {
+    const began = performance.now();
+    for (let k = 0; k < 6; k++) restores.add(`/mnt/lustre/d/${k}`, k);
+    await until(() => node.calls().length >= 4);
+    assert.equal(polite.stats().restores!.waiting, 1);
+    await until(() => node.calls().length === 6);
+    assert.ok(performance.now() - began >= 990, "four at once, then two a second");
+    assert.equal(polite.stats().restores!.waited, 2);
   });
 });
