@@ -70,7 +70,8 @@ export class Restores {
   private looking = false;
   private timer: NodeJS.Timeout | undefined;
   private announcing: NodeJS.Timeout | undefined;
-  /** Set while the next one waits for the cap. */
+  /** Set while the next one waits for the cap: since when, and who is told of the time. */
+  private capped: { since: number; done: (ms: number) => void } | undefined;
   private later: NodeJS.Timeout | undefined;
   private fresh: string[] = [];
   private closed = false;
@@ -146,6 +147,8 @@ export class Restores {
       const waitMs = polite?.waitMs("restores") ?? 0;
       if (waitMs > 0) return this.pumpLater(waitMs);
       polite?.take("restores");
+      this.capped?.done(performance.now() - this.capped.since);
+      this.capped = undefined;
       next.since = performance.now();
       this.running++;
       void this.ask(next);
@@ -153,13 +156,11 @@ export class Restores {
   }
 
   private pumpLater(waitMs: number): void {
-    if (this.later !== undefined) return;
-    const done = this.options.polite!.waits("restores");
-    this.later = setTimeout(() => {
+    this.capped ??= { since: performance.now(), done: this.options.polite!.waits("restores") };
+    this.later ??= setTimeout(() => {
       this.later = undefined;
-      done(waitMs);
       this.pump();
-    }, waitMs).unref();
+    }, Math.ceil(waitMs)).unref();
   }
 
   private async ask(restore: Restore): Promise<void> {
