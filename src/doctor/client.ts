@@ -5,6 +5,7 @@ import { filesLike, lustreMounts } from "./facts.ts";
 import { adderOf, checked, finding } from "./finding.ts";
 import type { Checked } from "./finding.ts";
 import { IMPORTS, importsOf } from "./imports.ts";
+import { before, releaseOf } from "./release.ts";
 
 export function checkClient(facts: Facts): Checked | undefined {
   if (lustreMounts(facts).length === 0) return undefined;
@@ -85,17 +86,4 @@ function serverVersions(facts: Facts): string[] {
   const names = lustreMounts(facts).flatMap(({ source }) => importsOf(printed, fileSystemOf(source)));
   const versions = [...new Set(names.flatMap(({ version }) => version ?? []))];
   return versions.sort((a, b) => (before(releaseOf(a), releaseOf(b)) ? -1 : 1));
-}
-
-type Release = readonly [number, number, number];
-
-/** `2.12.3_ddn39` → 2, 12, 3. */
-function releaseOf(text: string): Release {
-  const [major = 0, minor = 0, patch = 0] = text.split(/[^\d]+/).map(Number);
-  return [major, minor, patch];
-}
-
-function before(a: Release, b: Release): boolean {
-  const differs = a.findIndex((part, i) => part !== b[i]);
-  return differs >= 0 && a[differs]! < b[differs]!;
 }

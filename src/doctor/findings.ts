@@ -92,6 +92,7 @@ export const FINDINGS = table({
   "python-old": ["problem", "docs/design.md 4.7"],
   "python-silent": ["warning", "docs/design.md 4.7"],
   "numpy-missing": ["warning", "docs/design.md 4.7"],
+  "client-missing": ["hint", "docs/design.md 4.7"],
   "versions-differ": ["warning", "docs/reference/protocol.md"],
   "log-evicted": ["warning", "Lustre source, import.c"],
   "log-connection-lost": ["warning", "Lustre source, import.c"],

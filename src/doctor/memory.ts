@@ -2,6 +2,7 @@
 import { formatSize } from "../base/units.ts";
 import { findMount } from "../storage/mounts.ts";
 import { groupLimits } from "./cgroup.ts";
+import { numberIn } from "./facts.ts";
 import type { Facts } from "./facts.ts";
 import { adderOf, checked, finding } from "./finding.ts";
 import type { Checked } from "./finding.ts";
@@ -54,18 +55,30 @@ export function checkSharedMemory(facts: Facts): Checked {
 }
 
 export function checkMemory(facts: Facts): Checked {
-  const found = checked("memory limit");
+  const found = checked("memory");
   const { memory, used } = groupLimits(facts.files);
-  if (memory === undefined) {
-    found.seen.push("no limit of a control group can be seen");
-    return found;
-  }
   const taken = used === undefined ? "" : `, ${formatSize(used)} in use (without the page cache)`;
-  found.seen.push(`${formatSize(memory)}${taken}`);
-  if (memory - (used ?? 0) < ROOM) {
-    const what = `the job may take ${formatSize(Math.max(0, memory - (used ?? 0)))} more: a loader wants about ${formatSize(ROOM)} by default`;
+  found.seen.push(memory === undefined ? "no limit of a control group can be seen" : `${formatSize(memory)}${taken}`);
+  const node = nodeMemory(facts);
+  if (node !== undefined)
+    found.seen.push(`the node has ${formatSize(node.total)}, of which ${formatSize(node.available)} can be had`);
+  const room = memory === undefined ? Infinity : Math.max(0, memory - (used ?? 0));
+  const least = Math.min(room, node?.available ?? Infinity);
+  if (least < ROOM) {
+    const what = `the job may take ${formatSize(least)} more: a loader wants about ${formatSize(ROOM)} by default`;
     const fix = "give the job more memory, or lower shuffle_memory of the loader and ATHANOR_AGENT_MEMORY";
-    found.findings.push(finding("memory-tight", what, `control group: limit ${formatSize(memory)}${taken}`, fix));
+    const evidence =
+      least === room ? `control group: limit ${formatSize(memory!)}${taken}` : "/proc/meminfo: MemAvailable";
+    found.findings.push(finding("memory-tight", what, evidence, fix));
   }
   return found;
+}
+
+function nodeMemory(facts: Facts): { total: number; available: number } | undefined {
+  const text = facts.files.get("proc/meminfo") ?? "";
+  const total = numberIn(/^MemTotal: +(\d+ kB)$/m.exec(text)?.[1]);
+  const available = numberIn(/^MemAvailable: +(\d+ kB)$/m.exec(text)?.[1]);
+  return total === undefined || available === undefined
+    ? undefined
+    : { total: total * 1024, available: available * 1024 };
 }

@@ -48,15 +48,15 @@ export function checkTargets(facts: Facts): Checked | undefined {
     }
     for (const { name: ost, mean, median, requests } of slowTargets(here)) {
       const what = `${ost} is slow: a read takes ${mean.toFixed(1)} ms, on the other OSTs ${median.toFixed(1)} ms`;
-      const fix =
-        "ask the admin to look at the server and its disks; `athanor layout advise PATH` tells which files lie there";
+      const index = Number.parseInt(ost.slice(-4), 16);
+      const fix = `ask the admin to look at the server and its disks; \`lfs find PATH --ost ${index}\` names files there`;
       found.findings.push(finding("target-slow", what, `osc.*.stats, ${formatNumber(requests, "read")}`, fix));
     }
   }
   return found;
 }
 
-function stateFinding({ name, state }: Target): Finding[] {
+function stateFinding({ index, name, state }: Target): Finding[] {
   switch (state) {
     case "silent":
       return [
@@ -82,7 +82,7 @@ function stateFinding({ name, state }: Target): Finding[] {
           "target-full",
           `${name} is full: writing a file that has a stripe there fails with ENOSPC`,
           "lfs df",
-          "new files avoid it; delete or move files on it (`athanor layout advise PATH` prints the lines)",
+          `new files avoid it; \`lfs find PATH --ost ${index}\` names files on it: delete or move them (\`lfs migrate\`)`,
         ),
       ];
     case "filling":

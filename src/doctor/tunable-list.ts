@@ -1,6 +1,7 @@
 /** Tunables of the Lustre client that are looked at, and what they should be at least. After what sites and vendors publish. */
 import type { FindingId } from "./findings.ts";
 import { netOf, nidsOf, typeOf } from "./lnet.ts";
+import type { Release } from "./release.ts";
 
 export interface Tunable {
   id: FindingId;
@@ -10,6 +11,8 @@ export interface Tunable {
   name: string;
   /** `source`: of the mount. */
   wrong: (value: number, source: string) => boolean;
+  /** Of the client; before it, the value is as it should be. @default any */
+  since?: Release;
   /** What to set; `undefined`: no line, the site has to think. */
   value: string | undefined;
   what: string;
@@ -85,6 +88,8 @@ export const TUNABLES: readonly Tunable[] = [
     file: "llite/FS-*/hybrid_io",
     name: "llite.FS-*.hybrid_io",
     wrong: (value) => value === 0,
+    // 2.16 has the code, off by default.
+    since: [2, 17, 0],
     value: undefined,
     what: "hybrid I/O is switched off",
     why: "reads of 8 MiB would go direct and carry exactly what is wanted, without filling the client's cache",

@@ -3,13 +3,14 @@
  * the whole node, so nothing is ever set: each gives a line for the site's configuration management.
  */
 import { formatSize } from "../base/units.ts";
-import { fileSystemOf } from "../lustre/targets.ts";
+import { clientVersionOf, fileSystemOf } from "../lustre/targets.ts";
 import type { Facts } from "./facts.ts";
 import { cpuList, filesLike, lustreMounts, numberIn } from "./facts.ts";
 import { checked, finding } from "./finding.ts";
 import type { Check, Checked } from "./finding.ts";
 import { FINDINGS } from "./findings.ts";
 import { netOf, nidsOf, typeOf } from "./lnet.ts";
+import { before, releaseOf } from "./release.ts";
 import { TUNABLES } from "./tunable-list.ts";
 import type { Tunable } from "./tunable-list.ts";
 
@@ -32,7 +33,7 @@ export const checkTunables: Check = (facts) => {
 
 /** `osc.max_rpcs_in_flight 8`, or undefined where it cannot be read. */
 function look(found: Checked, tunable: Tunable, name: string, mountSource: string, facts: Facts): string | undefined {
-  const { id, file, wrong, value, what, why, risk } = tunable;
+  const { id, file, wrong, since, value, what, why, risk } = tunable;
   // A server on the same node has connections of its own (`-osc-MDT0000`).
   const files = filesLike(facts, `sys/fs/lustre/${file.replace("FS", name)}`).filter(
     ({ path }) => !/-osc-MDT/.test(path),
@@ -43,7 +44,9 @@ function look(found: Checked, tunable: Tunable, name: string, mountSource: strin
   });
   if (values.length === 0) return undefined;
   const all = [...new Set(values.map(({ number }) => number))].sort((a, b) => a - b);
-  const bad = values.filter(({ number }) => wrong(number, mountSource));
+  const version = clientVersionOf(facts.files.get("sys/fs/lustre/version"));
+  const early = since !== undefined && version !== undefined && before(releaseOf(version), since);
+  const bad = early ? [] : values.filter(({ number }) => wrong(number, mountSource));
   if (bad.length > 0) {
     const { path, number } = bad[0]!;
     const many = values.length > 1 ? `, ${bad.length} of ${values.length} alike or worse` : "";

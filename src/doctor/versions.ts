@@ -44,6 +44,12 @@ export function checkVersions(facts: Facts): Checked {
     add("numpy-missing", "the client needs numpy, and this Python has none", evidence, fix);
   }
   const other = packages["athanor"];
+  // Without numpy it is some other Python, and one word about that is enough.
+  if (packages["numpy"] !== undefined && other === undefined) {
+    const fix =
+      "if training runs in another Python, name it with ATHANOR_PYTHON; else install the client, or name it with PYTHONPATH";
+    add("client-missing", "`import athanor` would fail in this Python", evidence, fix);
+  }
   if (other !== undefined && other !== athanor) {
     const what = `the Python client is ${other}, the command ${athanor}`;
     add(

@@ -11,6 +11,7 @@ export const PATTERNS: readonly string[] = [
   "proc/self/status",
   "proc/self/limits",
   "proc/modules",
+  "proc/meminfo",
   "proc/cmdline",
   "proc/sys/kernel/osrelease",
   "proc/driver/nvidia/version",

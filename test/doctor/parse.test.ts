@@ -199,6 +199,27 @@ test("mutated outputs of lnetctl, lctl, lfs and dmesg: a report, never an error"
   assert.ok(hostileTools(500, 1).told > 100);
 });
 
+test("a node short of memory is told where no control group limits it", () => {
+  const told = (available: number): string[] => {
+    const meminfo = `MemTotal:       24683964 kB\nMemAvailable:   ${available} kB`;
+    const { findings } = diagnose(factsOf({ ...NODE, "proc/meminfo": meminfo }));
+    return findings.filter(({ id }) => id === "memory-tight").map(({ evidence }) => evidence);
+  };
+  assert.deepEqual(told(22_000_000), []);
+  assert.deepEqual(told(1_000_000), ["/proc/meminfo: MemAvailable"]);
+});
+
+test("a Python with numpy and without the client is told; one without either gets one word", () => {
+  const told = (packages: Record<string, string>): string[] => {
+    const python = { command: "python3", version: "3.11.7", packages };
+    const ids = diagnose({ ...factsOf(NODE), python }).findings.map(({ id }) => id);
+    return ids.filter((id) => /^(numpy|client|versions)-/.test(id));
+  };
+  assert.deepEqual(told({ numpy: "2.4.6", athanor: "0.1.0" }), []);
+  assert.deepEqual(told({ numpy: "2.4.6" }), ["client-missing"]);
+  assert.deepEqual(told({}), ["numpy-missing"]);
+});
+
 test("DEEPSPEED_TIMEOUT that is no number of minutes is told, and the default counts: it was passed over without a word", () => {
   const idsOf = (text: string): string[] =>
     diagnose({ ...factsOf(NODE), env: { DEEPSPEED_TIMEOUT: text } })

@@ -10,6 +10,13 @@ const over = (tree: Record<string, string>, nid: string): Record<string, string>
     Object.entries(tree).map(([path, text]) => [path, path.endsWith("ost_conn_uuid") ? `${nid}\n` : text]),
   );
 
+/** The recorded connections without those of one OST. */
+const othersOf = (name: string): string =>
+  recorded("get_param-osc.import.txt")
+    .split(/^(?=osc\.)/m)
+    .filter((block) => !block.startsWith(`osc.${name}-`))
+    .join("");
+
 test("the recorded Lustre as root: nothing is wrong, values to try", async (t) => {
   const node = new Node(t, {});
   golden("healthy", await node.report());
@@ -55,6 +62,7 @@ test("TCP with idle EFA and Slingshot, and a RoCE card that may not do more", as
   };
   golden("idle-slingshot-site-config", await new Node(t, { host: cxi, sys }).siteConfig());
   const roce = await new Node(t, { host: port("mlx5_0", { layer: "Ethernet", net: "eth1" }), sys }).report();
+  golden("idle-roce", roce);
   assert.match(roce, /hint: mlx5_0 could do RDMA, and Lustre goes over TCP/);
   assert.match(roce, /0 problems, 0 warnings/);
 });
@@ -86,23 +94,56 @@ test("InfiniBand in use: a sick rail, a port too few, small credits", async (t) 
 
 test("an OST that is full, one that is switched off, one that is lost", async (t) => {
   const full = { ...TOOLS, "df /mnt/lustre": { stdout: recorded("enospc-lfs-df-v.txt") } };
-  assert.match(await new Node(t, { lfs: full }).report(), /problem: lustre-OST0003 is full.*ENOSPC/);
+  const filled = await new Node(t, { lfs: full }).report();
+  golden("full-ost", filled);
+  assert.match(filled, /problem: lustre-OST0003 is full.*ENOSPC/);
   const inactive = {
     ...TOOLS,
     "osts /mnt/lustre": { stdout: recorded("fail-inactive-lfs-osts.txt") },
     "df /mnt/lustre": { stdout: recorded("fail-inactive-lfs-df.txt") },
+    "check osts": {
+      stdout: recorded("fail-inactive-lfs-check.txt"),
+      stderr: recorded("fail-inactive-lfs-check.stderr.txt"),
+    },
+    "lctl get_param osc.*.import": { stdout: othersOf("lustre-OST0001") + recorded("fail-inactive-osc-import.txt") },
   };
-  assert.match(await new Node(t, { lfs: inactive }).report(), /problem: lustre-OST0001 is switched off here.*EIO/);
+  const off = await new Node(t, { lfs: inactive }).report();
+  golden("inactive-ost", off);
+  assert.match(off, /problem: lustre-OST0001 is switched off here.*EIO/);
   const lost = {
     ...TOOLS,
     "df /mnt/lustre": { stdout: recorded("failout-lfs-df.txt"), hang: true },
     "df -i /mnt/lustre": { hang: true },
     "check osts": { stdout: recorded("failout-lfs-check.txt"), stderr: recorded("failout-lfs-check.stderr.txt") },
+    "lctl get_param osc.*.import": { stdout: othersOf("lustre-OST0002") + recorded("failout-osc-import.txt") },
   };
   const began = Date.now();
   const report = await new Node(t, { lfs: lost }).report({}, { timeoutMs: 5000 });
   golden("lost-ost", report);
   assert.ok(Date.now() - began < 60_000, "a call that hangs costs its time limit and no more");
+});
+
+test("clients of 2.12 and 2.16: values that are the default of their line are no finding", async (t) => {
+  const params = treeOf(sampled("lctl-get_param-osc.txt"), sampled("lctl-get_param-llite-2.15.txt"));
+  // `lfs` of other lines prints as that of 2.15 does; what only 2.17 tells is not there.
+  const lfs = {
+    ...TOOLS,
+    "lnetctl net show -v": { stdout: sampled("lnetctl-net-show-v.yaml") },
+    "lctl list_nids": { stdout: "10.0.8.101@o2ib\n10.0.8.102@o2ib\n" },
+    "lctl get_param osc.*.stats": { status: 2 },
+    "lctl get_param osc.*.import": { stdout: sampled("lctl-get_param-osc-import.txt") },
+    "osts /mnt/lustre": { stdout: sampled("lfs-osts.txt") },
+    "df /mnt/lustre": { stdout: sampled("lfs-df.txt").replaceAll("/lustre/trainfs", "/mnt/lustre") },
+    "df -i /mnt/lustre": { stdout: sampled("lfs-df-i.txt").replaceAll("/lustre/trainfs", "/mnt/lustre") },
+    "check osts": { stdout: "" },
+  };
+  const host = { ...port("mlx5_0", { net: "ib0" }), ...port("mlx5_1", { net: "ib1" }) };
+  const old = "lustre: 2.12.3_ddn39\nkernel: patchless_client\nbuild:  2.12.3_ddn39";
+  golden("client-2.12", await new Node(t, { host, sys: params, lfs, system: IB_MOUNT, version: old }).report());
+  const off = { ...params, ...treeOf("llite.trainfs-ff4e8a7c0b1d2000.hybrid_io=0") };
+  const report = await new Node(t, { host, sys: off, lfs, system: IB_MOUNT, version: "2.16.1" }).report();
+  golden("client-2.16", report);
+  assert.doesNotMatch(report, /tunable-hybrid-io/);
 });
 
 test("clients of other lines, and what is known of them", async (t) => {

@@ -37,6 +37,7 @@ export const NODE: Record<string, string> = {
   "proc/self/limits": limits({}),
   "proc/self/status": "Name:\tnode\nCpus_allowed_list:\t0-7\n",
   "proc/self/cgroup": "0::/\n",
+  "proc/meminfo": "MemTotal:       527960248 kB\nMemFree:        12345678 kB\nMemAvailable:   498765432 kB\n",
   "proc/sys/kernel/osrelease": "6.1.0-41-amd64\n",
   "sys/devices/system/cpu/online": "0-7\n",
   "sys/devices/system/node/node0/cpulist": "0-7\n",

@@ -49,8 +49,8 @@ test("case 60: all shards on one OST are found, and lines lay them evenly", asyn
 test("an OST that is full", async (t) => {
   const lfs = { ...WELL, "df /mnt/lustre": { stdout: recorded("enospc-lfs-df-v.txt") } };
   const scene = replay(t, { files: shards(ROUND), lfs });
-  const advised = await scene.report("d", { advise: true });
-  golden("full-advise", advised);
+  golden("full-show", await scene.report("d"));
+  golden("full-advise", await scene.report("d", { advise: true }));
 });
 
 test("an OST that is switched off", async (t) => {
@@ -61,6 +61,7 @@ test("an OST that is switched off", async (t) => {
   };
   const scene = replay(t, { files: shards(ROUND), lfs });
   golden("inactive-show", await scene.report("d"));
+  golden("inactive-advise", await scene.report("d", { advise: true }));
 });
 
 test("released files", async (t) => {
@@ -71,6 +72,7 @@ test("released files", async (t) => {
   const scene = replay(t, { files, lfs: WELL });
   const shown = await scene.report("d");
   golden("released-show", shown);
+  golden("released-advise", await scene.report("d", { advise: true }));
   assert.match(shown, /the first read of one waits until it is restored.*hsm_restore/);
 });
 
@@ -102,6 +104,29 @@ test("without Python: lfs of 2.15 is asked file by file", async (t) => {
   };
   const scene = replay(t, { files, lfs, version: "2.15.5", python: false });
   golden("lfs-2.15-show", await scene.report("d"));
+});
+
+test("without Python: layouts as lfs of 2.16 and later prints them, one of each kind, in a folder with a progressive default", async (t) => {
+  const printed = {
+    pfl: sampled("getstripe-y-pfl-2.16plus.yaml"),
+    sel: recorded("getstripe-y-sel.txt"),
+    dom: recorded("getstripe-y-dom.txt"),
+    mirror: recorded("getstripe-y-mirror.txt"),
+    "pool-in-pfl": recorded("getstripe-y-pfl-pool.txt"),
+  };
+  const lfs = {
+    ...WELL,
+    ...Object.fromEntries(
+      Object.entries(printed).map(([name, stdout]) => [`getstripe -y /mnt/lustre/d/${name}`, { stdout }]),
+    ),
+    "getstripe -d -y /mnt/lustre/d": { stdout: recorded("getstripe-y-pfl-dir.txt") },
+    "osts /mnt/lustre": { stdout: sampled("lfs-osts.txt") },
+    "df /mnt/lustre": { stdout: sampled("lfs-df.txt").replaceAll("/lustre/trainfs", "/mnt/lustre") },
+    "check osts": { stdout: "" },
+  };
+  const files = Object.fromEntries(Object.keys(printed).map((name) => [`d/${name}`, { size: 64 * MIB }]));
+  const scene = replay(t, { files, lfs, version: "2.16.1", python: false });
+  golden("lfs-2.16-show", await scene.report("d"));
 });
 
 test("without lfs: the xattr and /sys are enough to tell the balance", async (t) => {
@@ -228,6 +253,7 @@ test("other file systems: never a word of Lustre, and what fits there", async (t
 test("an OST that is lost: nothing waits for it, it is named, sizes of its files are not known", async (t) => {
   const scene = replay(t, lostOst());
   golden("lost-show", await scene.report("d", { timeoutMs: 2000 }));
+  golden("lost-advise", await scene.report("d", { timeoutMs: 2000, advise: true }));
 });
 
 test("CephFS: the layout of a file as Ceph tells it", async (t) => {
