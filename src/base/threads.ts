@@ -10,9 +10,9 @@ import { fileURLToPath } from "node:url";
 
 /**
  * "io" reads files, "decode" turns raw bytes into rows, "hdf5" owns the HDF5 library of the thread that started it,
- * "tokenizer" compiles one and ends, "count" counts the tokens of records.
+ * "tokenizer" compiles one and ends, "count" counts the tokens of records, "files" copies files.
  */
-export type ThreadRole = "io" | "decode" | "hdf5" | "tokenizer" | "count";
+export type ThreadRole = "io" | "decode" | "hdf5" | "tokenizer" | "count" | "files";
 
 interface ThreadData {
   role: ThreadRole;

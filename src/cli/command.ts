@@ -9,6 +9,7 @@ import { Progress } from "../base/progress.ts";
 import { formatDuration, formatNumber } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
 import type { MissingChunks } from "../dataset/types.ts";
+import { Files } from "../staging/files.ts";
 import { CAPS, Polite, capsHere } from "../storage/polite.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import type { PosixStorage } from "../storage/posix.ts";
@@ -60,6 +61,32 @@ export async function withStorage<Result>(
     threadsHang ||= !(await storage.close());
   }
 }
+
+/** Runs `work` with what writes to a data mount. */
+export async function withFiles<Result>(work: (files: Files) => Promise<Result>): Promise<Result> {
+  const files = new Files({ tell: (text) => process.stderr.write(`${text}\n`) });
+  try {
+    return await work(files);
+  } finally {
+    threadsHang ||= !(await files.close());
+  }
+}
+
+/** Says on ^C that nothing is lost, then ends as without it. */
+export async function resumable<Result>(what: string, work: () => Promise<Result>): Promise<Result> {
+  const stop = (signal: NodeJS.Signals): void => {
+    process.stderr.write(`\n${what}: stopped; the same line goes on where it was\n`);
+    process.kill(process.pid, signal);
+  };
+  for (const signal of SIGNALS) process.once(signal, stop);
+  try {
+    return await work();
+  } finally {
+    for (const signal of SIGNALS) process.removeListener(signal, stop);
+  }
+}
+
+const SIGNALS: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM"];
 
 /** The progress line of a command, off with `--json`. */
 export async function withProgress<Result>(

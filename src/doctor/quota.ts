@@ -1,15 +1,11 @@
 /** Check: quotas of the user, the group and the folder's project on Lustre. */
 import { formatCount, formatSize } from "../base/units.ts";
+import { parseQuota } from "../lustre/quota.ts";
+import type { Quota } from "../lustre/quota.ts";
 import type { Facts } from "./facts.ts";
 import { lustreMounts } from "./facts.ts";
 import { checked, finding } from "./finding.ts";
 import type { Checked, Finding } from "./finding.ts";
-
-export interface Quota {
-  /** Bytes, and files. 0: no limit. */
-  bytes: { used: number; soft: number; hard: number; over: boolean };
-  files: { used: number; soft: number; hard: number; over: boolean };
-}
 
 const NEAR = 0.9;
 const OWNERS: Record<string, string> = { u: "user", g: "group", p: "project" };
@@ -67,27 +63,4 @@ function bytesText(bytes: Quota["bytes"]): string {
 
 function filesText(files: Quota["files"]): string {
   return limitOf(files) > 0 ? `${formatCount(files.used)} of ${formatCount(limitOf(files))} files` : "";
-}
-
-/**
- * `lfs quota`: kbytes, bquota, blimit, bgrace, files, iquota, ilimit, igrace. A long name of the file system stands on a line of its own; `*`
- * is over the limit, `[n]` not all servers told.
- */
-export function parseQuota(text: string): Quota | undefined {
-  const rest = /^ *Filesystem +kbytes.*\n([\s\S]*)/m.exec(text)?.[1];
-  if (rest === undefined) return undefined;
-  const number = String.raw`\[?(\d+)\]?(\*?)\]?`;
-  const shape = new RegExp(String.raw`\s${number}\s+(\d+)\s+(\d+)\s+\S+\s+${number}\s+(\d+)\s+(\d+)\s+\S+`);
-  const found = shape.exec(rest);
-  if (found === null) return undefined;
-  const [, kbytes, overBytes, bsoft, bhard, files, overFiles, isoft, ihard] = found;
-  return {
-    bytes: {
-      used: Number(kbytes) * 1024,
-      soft: Number(bsoft) * 1024,
-      hard: Number(bhard) * 1024,
-      over: overBytes === "*",
-    },
-    files: { used: Number(files), soft: Number(isoft), hard: Number(ihard), over: overFiles === "*" },
-  };
 }

@@ -227,6 +227,11 @@ function changeOf({ folder, current, above }: AdviceInput, options: readonly str
   };
 }
 
+/** A service whose OSTs each have a link of their own, of 5 Gbit/s. */
+export function hasSlowLinks({ source }: { source: string }): boolean {
+  return /\.fsx\./.test(source);
+}
+
 export function poolOf(layout: Layout | undefined): string | undefined {
   return layout?.components.find(({ pool }) => pool !== undefined)?.pool;
 }

@@ -20,24 +20,33 @@ export async function applyAdvice(
 ): Promise<Change | undefined> {
   const change = advice?.change;
   if (change === undefined) return undefined;
-  const where = { file: path };
-  const { undoOptions, undo } = change;
-  if (undoOptions === undefined)
+  if (change.undoOptions === undefined)
     throw new LayoutNotApplied(
       "what is set now is not known, so it could not be undone",
-      where,
+      { file: path },
       "check that `lfs` is on PATH",
     );
   if (path === mount.point) {
     throw new LayoutNotApplied(
       "this folder is the file system's own: its default holds for everybody's folders",
-      where,
+      { file: path },
       "name a folder of yours in it; the whole file system is the admin's to change",
     );
   }
+  await setDefault(path, change, options);
+  return change;
+}
+
+/** Sets the default of a folder, and takes it back if another one is found set then. Throws ATH_LAYOUT_NOT_APPLIED. */
+export async function setDefault(
+  path: string,
+  { options: wanted, undoOptions, undo }: Change,
+  options: AskOptions,
+): Promise<void> {
+  const where = { file: path };
   const set = (words: readonly string[]) =>
     runTool("lfs", ["setstripe", ...words, path], { timeoutMs: options.timeoutMs });
-  const ran = await set(change.options);
+  const ran = await set(wanted);
   if (ran.timedOut) {
     throw new LayoutNotApplied(
       "`lfs setstripe` does not answer; it may still take effect",
@@ -46,7 +55,7 @@ export async function applyAdvice(
     );
   }
   if (ran.status !== 0) {
-    const cause = ran.stderr.trim();
+    const cause = ran.missing ? "there is no `lfs` here" : ran.stderr.trim();
     throw new LayoutNotApplied(
       `\`lfs setstripe\` failed: ${cause.split("\n")[0]}`,
       where,
@@ -56,10 +65,10 @@ export async function applyAdvice(
   }
   const after = await defaultOf(path, options);
   const found = after === undefined ? "not known" : describeLayout(after);
-  if (found === change.options.join(" ")) return change;
-  const undone = (await set(undoOptions)).status === 0;
+  if (found === wanted.join(" ")) return;
+  const undone = undoOptions !== undefined && (await set(undoOptions)).status === 0;
   throw new LayoutNotApplied(
-    `after \`lfs setstripe\` the folder was set to: ${found}, expected ${change.options.join(" ")}`,
+    `after \`lfs setstripe\` the folder was set to: ${found}, expected ${wanted.join(" ")}`,
     where,
     undone ? "it was undone" : `undo it: ${undo}`,
   );

@@ -10,7 +10,7 @@ import { runTool } from "../base/run-tool.ts";
 import { formatNumber } from "../base/units.ts";
 import { hostRoot, mountOf, readMounts } from "../storage/mounts.ts";
 import type { Mount } from "../storage/mounts.ts";
-import { advise, poolOf, useOf } from "./advice.ts";
+import { advise, hasSlowLinks, poolOf, useOf } from "./advice.ts";
 import type { Advice, FileFacts, Use } from "./advice.ts";
 import { askFiles } from "./ask.ts";
 import { balanceOf, isWorthIt, movesOf } from "./balance.ts";
@@ -19,7 +19,7 @@ import { isReleased, staleMirrors } from "./layout.ts";
 import { optionsOf, quoted } from "./setstripe.ts";
 import { realPath, statOf, surveyOf } from "./survey.ts";
 import type { Survey, SurveyOptions } from "./survey.ts";
-import { clientVersion, fileSystemOf, parsePool, readTargets, roomOf } from "./targets.ts";
+import { clientVersion, readTargets, roomOf, usableTargets } from "./targets.ts";
 import type { Target } from "./targets.ts";
 
 export interface ReportOptions extends Omit<SurveyOptions, "beside"> {
@@ -89,9 +89,7 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
   const { targets, notes } = await readTargets(mount, root, options.timeoutMs);
   const files = facts(survey);
   const pool = poolOf(survey.folder) ?? poolOf(survey.above);
-  const members = pool === undefined ? targets : await poolTargets(pool, mount, targets, options.timeoutMs);
-  const working = members.filter(({ state }) => state !== "inactive" && state !== "silent");
-  const placeable = working.filter(({ state }) => state !== "full" && state !== "read-only");
+  const { working, placeable } = await usableTargets(pool, mount, targets, options.timeoutMs);
   const balance = balanceOf(
     files,
     working.map(({ index }) => index),
@@ -121,7 +119,7 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
     current: survey.folder,
     above: survey.above,
     mount: survey.mount,
-    slowLinks: /\.fsx\./.test(mount.source),
+    slowLinks: hasSlowLinks(mount),
   });
   const room = new Map(placeable.map((ost) => [ost.index, roomOf(ost)]));
   Object.assign(report, await movable(path, files, balance, room, options.timeoutMs));
@@ -148,18 +146,6 @@ function facts({ files }: Survey): FileFacts[] {
   return files.flatMap(({ path, size, layout }) =>
     layout === undefined || size === undefined ? [] : [{ path, size, layout }],
   );
-}
-
-async function poolTargets(
-  pool: string,
-  mount: Mount,
-  targets: readonly Target[],
-  timeoutMs: number | undefined,
-): Promise<Target[]> {
-  const ran = await runTool("lfs", ["pool_list", `${fileSystemOf(mount.source)}.${pool}`], { timeoutMs });
-  const names = new Set(parsePool(ran.stdout));
-  const members = targets.filter(({ name }) => names.has(name));
-  return members.length > 0 ? members : [...targets];
 }
 
 function findingsOf(

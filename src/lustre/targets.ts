@@ -124,6 +124,22 @@ export function parseCheck(stderr: string): Map<string, number> {
   return new Map([...lines].map(([, name, errno]) => [name!, Number(errno)]));
 }
 
+/** Those that new files can lie on: of the pool, where its members are told. `placeable`: that have room, too. */
+export async function usableTargets(
+  pool: string | undefined,
+  { source }: { source: string },
+  targets: readonly Target[],
+  timeoutMs: number | undefined,
+): Promise<{ working: Target[]; placeable: Target[] }> {
+  const args = ["pool_list", `${fileSystemOf(source)}.${pool}`];
+  const names = new Set(pool === undefined ? [] : parsePool((await runTool("lfs", args, { timeoutMs })).stdout));
+  const members = targets.filter(({ name }) => names.has(name));
+  const working = (members.length > 0 ? members : targets).filter(
+    ({ state }) => state !== "inactive" && state !== "silent",
+  );
+  return { working, placeable: working.filter(({ state }) => state !== "full" && state !== "read-only") };
+}
+
 /** `lfs pool_list FS.POOL`: names of OSTs. */
 export function parsePool(text: string): string[] {
   return [...text.matchAll(/^(\S+-OST[0-9a-f]{4})(?:_UUID)?\s*$/gm)].map(([, name]) => name!);

@@ -7,7 +7,7 @@ import { diagnose } from "../../src/doctor/diagnose.ts";
 import { cpuList } from "../../src/doctor/facts.ts";
 import { parseImports } from "../../src/doctor/imports.ts";
 import { parseLimits } from "../../src/doctor/limits.ts";
-import { parseQuota } from "../../src/doctor/quota.ts";
+import { parseQuota } from "../../src/lustre/quota.ts";
 import { parseReadTimes, slowTargets } from "../../src/doctor/target-stats.ts";
 import { diagnosisJson, diagnosisText, siteConfig } from "../../src/doctor/text.ts";
 import { parseMountinfo } from "../../src/storage/mounts.ts";

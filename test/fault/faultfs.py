@@ -61,9 +61,9 @@ class FaultFs:
             time.sleep(0.02)
 
     def fault(self, call: str, **rule: Any) -> None:
-        """`call`: open, stat, statfs, list, read, write, close. `path`: a file of the folder, all without. `start`,
-        `end`: of the bytes read. `times`: how often. `fails`: errno name; `delay`: seconds; `most`: bytes given;
-        `hold`: true. `call` told, `blocks`: what stats say that a file takes up."""
+        """`call`: open, stat, statfs, list, read, write, close. `path`: a file of the folder, all without.
+        `start`, `end`: of the bytes read or written. `times`: how often. `fails`: errno name; `delay`: seconds;
+        `most`: bytes given; `hold`: true. `call` told, `blocks`: what stats say that a file takes up."""
         self._ask({"call": call, **rule})
 
     def clear(self) -> None:
@@ -169,7 +169,9 @@ class Rules:
     def _fits(rule: dict[str, Any], call: str, path: str, size: int, offset: int) -> bool:
         if rule["call"] != call or rule.get("path", path) != path or rule.get("times", 1) == 0:
             return False
-        return call != "read" or (offset < rule.get("end", 1 << 62) and offset + size > rule.get("start", 0))
+        return call not in ("read", "write") or (
+            offset < rule.get("end", 1 << 62) and offset + size > rule.get("start", 0)
+        )
 
 
 def serve(source: str, mount: str, address: str) -> None:
@@ -225,6 +227,14 @@ def serve(source: str, mount: str, address: str) -> None:
 
         def mkdir(self, path: str, mode: int) -> int:
             os.mkdir(source + path, mode)
+            return 0
+
+        def chmod(self, path: str, mode: int) -> int:
+            os.chmod(source + path, mode)
+            return 0
+
+        def utimens(self, path: str, times: tuple[int, int]) -> int:
+            os.utime(source + path, ns=times)
             return 0
 
         def rename(self, old: str, new: str) -> int:

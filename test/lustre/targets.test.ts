@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseImports } from "../../src/doctor/imports.ts";
 import { parseNets } from "../../src/doctor/lnet.ts";
-import { parseQuota } from "../../src/doctor/quota.ts";
+import { parseQuota } from "../../src/lustre/quota.ts";
 import { parseReadTimes } from "../../src/doctor/target-stats.ts";
 import { parseGetstripe } from "../../src/lustre/getstripe.ts";
 import { fileSystemOf, parseCheck, parseDf, parseOsts, parsePool } from "../../src/lustre/targets.ts";
