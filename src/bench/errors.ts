@@ -7,3 +7,7 @@ export const BenchEnvironment = defineError("ATH_BENCH_ENVIRONMENT", 3);
 export const BenchRank = defineError("ATH_BENCH_RANK", 1);
 /** The data set cannot be used by the contenders asked for. */
 export const BenchData = defineError("ATH_BENCH_DATA", 1);
+/** The file system has no room, or too little, for what `bench storage` writes. */
+export const BenchRoom = defineError("ATH_BENCH_ROOM", 3);
+/** A call to the storage that is measured does not return. */
+export const BenchSilent = defineError("ATH_BENCH_SILENT", 3);

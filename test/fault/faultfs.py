@@ -61,9 +61,10 @@ class FaultFs:
             time.sleep(0.02)
 
     def fault(self, call: str, **rule: Any) -> None:
-        """`call`: open, stat, statfs, list, read, write, close. `path`: a file of the folder, all without.
-        `start`, `end`: of the bytes read or written. `times`: how often. `fails`: errno name; `delay`: seconds;
-        `most`: bytes given; `hold`: true. `call` told, `blocks`: what stats say that a file takes up."""
+        """`call`: open, stat, statfs, list, read, write, close. `path`: a file of the folder, all without; `name`: what
+        is called so, in any folder. `start`, `end`: of the bytes read or written. `times`: how often. `fails`: errno
+        name; `delay`: seconds; `most`: bytes given; `hold`: true. `call` told, `blocks`: what stats say that a file
+        takes up."""
         self._ask({"call": call, **rule})
 
     def clear(self) -> None:
@@ -169,6 +170,8 @@ class Rules:
     def _fits(rule: dict[str, Any], call: str, path: str, size: int, offset: int) -> bool:
         if rule["call"] != call or rule.get("path", path) != path or rule.get("times", 1) == 0:
             return False
+        if "name" in rule and rule["name"] != os.path.basename(path):
+            return False
         return call not in ("read", "write") or (
             offset < rule.get("end", 1 << 62) and offset + size > rule.get("start", 0)
         )
@@ -235,6 +238,10 @@ def serve(source: str, mount: str, address: str) -> None:
 
         def utimens(self, path: str, times: tuple[int, int]) -> int:
             os.utime(source + path, ns=times)
+            return 0
+
+        def rmdir(self, path: str) -> int:
+            os.rmdir(source + path)
             return 0
 
         def rename(self, old: str, new: str) -> int:

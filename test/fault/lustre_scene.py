@@ -44,8 +44,13 @@ class Scene:
         self._tools.mkdir()
         self._restores = base / "restores"
         self._restores.touch()
+        numbers = sorted(set(osts.values()))
+        (base / "osts").write_text("OBDS:\n" + "".join(f"{ost}: fs-OST{ost:04x}_UUID ACTIVE\n" for ost in numbers))
+        rows = (f"fs-OST{ost:04x}_UUID 100000000 1000 99999000 1% {mount}[OST:{ost}]\n" for ost in numbers)
+        (base / "df").write_text("UUID 1K-blocks Used Available Use% Mounted on\n" + "".join(rows))
         lfs = self._tools / "lfs"
-        lfs.write_text(f'#!/bin/sh\necho "$@" >> "{self._restores}"\n')
+        asked = f'osts|df) cat "{base}/$1" ;;'
+        lfs.write_text(f'#!/bin/sh\ncase "$1" in\n{asked}\n*) echo "$@" >> "{self._restores}" ;;\nesac\n')
         lfs.chmod(0o755)
         patch = base / "patch.py"
         patch.write_text(
@@ -76,7 +81,7 @@ class Scene:
         fresh.rename(self._told)
 
     def restores(self) -> list[str]:
-        """What `lfs` was called with."""
+        """What `lfs` was called with, questions left out."""
         return self._restores.read_text().splitlines()
 
     def set_active(self, ost: int, active: bool) -> None:
