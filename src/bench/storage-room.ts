@@ -4,7 +4,7 @@
  */
 import { runTool } from "../base/run-tool.ts";
 import { formatCount, formatSize } from "../base/units.ts";
-import { parseQuota } from "../doctor/quota.ts";
+import { parseQuota } from "../lustre/quota.ts";
 import type { Mount } from "../storage/mounts.ts";
 import { BenchRoom } from "./errors.ts";
 
