@@ -13,7 +13,9 @@ import { PATIENCE } from "../feed/early.ts";
 import { Budget } from "../feed/budget.ts";
 import { Group } from "../feed/group.ts";
 import { parseState } from "../order/state.ts";
+import { ClientCounters } from "../lustre/client-counters.ts";
 import { Placement } from "../lustre/placement.ts";
+import { withServed } from "../lustre/served.ts";
 import type { HungRequest } from "../storage/io-pool.ts";
 import type { Polite } from "../storage/polite.ts";
 import { createPosixStorage } from "../storage/posix.ts";
@@ -79,6 +81,7 @@ export class Server implements House {
   private readonly net: NetServer;
   private readonly storage: PosixStorage;
   private readonly placement: Placement;
+  private readonly counters = new ClientCounters();
   private readonly decoders: Decoders;
   private readonly opener: ViewOpener;
   private readonly budget: Budget;
@@ -95,7 +98,11 @@ export class Server implements House {
     this.runDir = options.runDir;
     this.aloneMs = options.aloneMs;
     this.budget = new Budget(options.memory);
-    this.placement = new Placement({ tell: (text) => this.tell(text), polite: options.polite });
+    this.placement = new Placement({
+      tell: (text) => this.tell(text),
+      onSystem: (system) => this.counters.begin(system),
+      polite: options.polite,
+    });
     this.storage = createPosixStorage({
       threads: options.ioThreads,
       polite: options.polite,
@@ -270,7 +277,7 @@ export class Server implements House {
       reserved: this.budget.reserved,
       stuck: this.budget.stuck,
       memory: this.budget.total,
-      storage: this.storage.stats(),
+      storage: withServed(this.storage.stats(), this.counters.told()),
       ...(group === undefined
         ? {}
         : {

@@ -11,6 +11,10 @@ export interface Usage {
   readBytes: number;
   /** Bytes fetched from the block layer. */
   diskBytes: number;
+  /** read() and its like, sockets and pipes too. */
+  readCalls: number;
+  /** Page faults that had to read. */
+  faults: number;
 }
 
 /** Clock ticks a second in /proc/PID/stat: USER_HZ, 100 on every Linux architecture Node runs on. */
@@ -27,6 +31,8 @@ export function usage(pid: number): Usage | undefined {
       cpuSeconds: (Number(fields[11]) + Number(fields[12])) / TICKS,
       readBytes: number(io, /^rchar: (\d+)/m),
       diskBytes: number(io, /^read_bytes: (\d+)/m),
+      readCalls: number(io, /^syscr: (\d+)/m),
+      faults: Number(fields[9]),
     };
   } catch {
     return undefined;

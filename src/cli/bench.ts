@@ -1,6 +1,6 @@
 /**
  * `athanor bench train | formats | agent-opens`: the comparison tables, and the agent's opens; `peers | limits` are in
- * bench-peers.ts, `storage` in bench-storage.ts. Parses, calls, prints; the work is in src/bench/.
+ * bench-peers.ts, `storage` in bench-storage.ts, `bill` in bench-bill.ts. Parses, calls, prints; the work is in src/bench/.
  */
 import { resolve } from "node:path";
 import type { Command } from "commander";
@@ -16,6 +16,7 @@ import { reportHtml } from "../bench/html.ts";
 import { comparisonText, reportText } from "../bench/table.ts";
 import { benchTrain } from "../bench/train.ts";
 import { amount, count, oneOf, watchOf } from "./bench-flags.ts";
+import { registerBill } from "./bench-bill.ts";
 import { registerLimits, registerPeers } from "./bench-peers.ts";
 import { registerStorage } from "./bench-storage.ts";
 import { printLine, wantsJson } from "./command.ts";
@@ -172,6 +173,7 @@ export function register(program: Command): void {
   registerPeers(bench);
   registerLimits(bench);
   registerStorage(bench);
+  registerBill(bench);
   bench
     .command("agent-opens")
     .description("count the files that the start of an agent opens (needs strace)")

@@ -2,6 +2,7 @@
  * Read times of each OST as this client has counted them, from `lctl get_param osc.*.stats`. As a user the tool ends with status 2 and leaves
  * lines out, so only what it printed counts. Pure.
  */
+import { parseCounters, readsOf } from "../lustre/counters.ts";
 
 export interface ReadTimes {
   /** `trainfs-OST0002` */
@@ -18,17 +19,11 @@ const SLOW = 3;
 const SLOW_MS = 5;
 
 export function parseReadTimes(text: string): ReadTimes[] {
-  const found: ReadTimes[] = [];
-  let name: string | undefined;
-  for (const line of text.split("\n")) {
-    const head = /^osc\.([\w-]{1,32}-OST[0-9a-f]{4})-osc-(MDT)?\S*\.stats=/.exec(line);
-    if (head !== null) name = head[2] === undefined ? head[1] : undefined;
-    const read = /^ost_read +(\d+) samples \[usecs?\] \d+ \d+ (\d+)/.exec(line);
-    if (read === null || name === undefined) continue;
-    const requests = Number(read[1]);
-    if (requests > 0) found.push({ name, requests, mean: Number(read[2]) / requests / 1000 });
-  }
-  return found;
+  return parseCounters(text).flatMap((device) => {
+    const { requests, ms } = readsOf(device);
+    const timed = device.kind === "osc" && device.counters.has("ost_read") && requests > 0;
+    return timed ? [{ name: device.target, requests, mean: ms / requests }] : [];
+  });
 }
 
 export interface SlowTarget extends ReadTimes {

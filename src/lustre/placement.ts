@@ -28,6 +28,8 @@ export interface PlacementOptions extends AskOptions, Pick<RestoreOptions, "atOn
   root?: string;
   /** Something that people should know of. */
   tell?: (text: string) => void;
+  /** Data of this Lustre file system is used from now on. */
+  onSystem?: (system: string) => void;
 }
 
 /** The files of one data set, perhaps on a Lustre: known when its path has been looked at. */
@@ -112,6 +114,7 @@ export class Placement {
       over = true;
       if (source === undefined || this.closed) return;
       system = fileSystemOf(source);
+      this.options.onSystem?.(system);
       home.requestBytes = requestBytes(system, this.root);
       this.expect(early, system);
     });

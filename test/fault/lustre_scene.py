@@ -84,6 +84,31 @@ class Scene:
         """What `lfs` was called with, questions left out."""
         return self._restores.read_text().splitlines()
 
+    def count(self, reads: dict[int, tuple[int, int, int]]) -> None:
+        """From now on `lctl` prints requests, bytes and microseconds of these OSTs; as for a user it ends with 2."""
+        parts = [
+            f"osc.fs-OST{ost:04x}-osc-ffff8881.stats=\n"
+            f"ost_read {requests} samples [usecs] 1 9 {usecs} 9\n"
+            f"read_bytes {requests} samples [bytes] 1 9 {size} 9\n"
+            for ost, (requests, size, usecs) in reads.items()
+        ]
+        self._write("counters.new", "".join(parts), "counters")
+        self._write(
+            "lctl.new",
+            f'#!/bin/sh\necho "$@" >> "{self._tools}/counted"\ncat "{self._tools}/counters"\nexit 2\n',
+            "lctl",
+        )
+
+    def counted(self) -> int:
+        """How often `lctl` was asked."""
+        log = self._tools / "counted"
+        return len(log.read_text().splitlines()) if log.exists() else 0
+
+    def _write(self, name: str, text: str, final: str) -> None:
+        (self._tools / name).write_text(text)
+        (self._tools / name).chmod(0o755)
+        (self._tools / name).rename(self._tools / final)
+
     def set_active(self, ost: int, active: bool) -> None:
         """As `lctl set_param osc.….active` does."""
         device = self._root / f"sys/fs/lustre/osc/fs-OST{ost:04x}-osc-ffff8881"

@@ -10,7 +10,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,13 @@ def targets(loader: Loader) -> dict[str, Any]:
     return {entry["target"]: entry for entry in loader.stats()["agent"]["storage"]["targets"]}
 
 
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def await_layouts(steps: Iterator[Any], loader: Loader) -> None:
     """Reads on until reads count for their OSTs."""
     for _ in range(10 * STEPS):
@@ -105,6 +112,33 @@ def test_reads_count_for_their_osts_and_the_order_is_the_same(
         assert placed.stats()["agent"]["storage"]["troubles"] == []
     # Each file once, whatever the epochs.
     assert sorted(scene.asked()) == sorted(str(fs.mount / "data" / shard(number)) for number in range(SHARDS))
+
+
+def test_what_the_client_counts_of_each_ost_is_told(fs: FaultFs, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
+    before = dict.fromkeys(range(4), (10, 40 << 20, 50000))
+    scene.count(before)
+    with loader(fs.mount / "data") as placed:
+        steps = placed.repeat()
+        next(steps)
+        until(lambda: scene.counted() == 1)
+        scene.count({**before, 1: (13, 52 << 20, 56_000)})
+        until(lambda: placed.stats()["agent"]["storage"]["from"] == "client counters")
+        told = {target: entry["served"] for target, entry in targets(placed).items() if "OST" in target}
+        assert told["fs-OST0001"] == {"requests": 3, "bytes": 12 << 20, "meanMs": 2}
+        assert all(entry["requests"] == 0 for target, entry in told.items() if target != "fs-OST0001")
+        # Once at the start, once because somebody asked; not for each that asks.
+        assert scene.counted() == 2
+
+
+def test_counters_without_some_osts_are_left_alone(fs: FaultFs, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
+    scene.count(dict.fromkeys(range(3), (10, 40 << 20, 50000)))
+    with loader(fs.mount / "data") as placed:
+        await_layouts(placed.repeat(), placed)
+        storage = placed.stats()["agent"]["storage"]
+        assert storage["from"] == "own reads" and scene.counted() == 1
+        assert all(entry["served"]["requests"] == entry["reads"] for entry in storage["targets"])
 
 
 def test_an_ost_that_is_switched_off_is_named_with_since_when(fs: FaultFs, monkeypatch: pytest.MonkeyPatch) -> None:

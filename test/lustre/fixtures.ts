@@ -35,3 +35,33 @@ export function comparable(layout: Layout): unknown {
     components: layout.components.map((component) => ({ ...component, stripeOffset: undefined, mdt: undefined })),
   };
 }
+
+/** The recorded counters of the client, as one `lctl get_param` of all of them prints them. */
+export const recordedCounters = (): string =>
+  ["llite.stats", "osc.stats", "osc.rpc_stats", "mdc.stats"].map((name) => recorded(`get_param-${name}.txt`)).join("");
+
+/**
+ * Such a text later: more by `[count, sum]` of counters of one device (`osc.lustre-OST0001-osc-ffff888110d00000`), and more of its requests
+ * in a row of `pages per rpc`.
+ */
+export function grown(text: string, device: string, more: Record<string, [count: number, sum?: number]>): string {
+  let here = "";
+  let pages = false;
+  const lines = text.split("\n").map((line) => {
+    if (/^\w+\.\S+=/.test(line)) here = line;
+    if (/^[a-z]/i.test(line)) pages = line.startsWith("pages per rpc");
+    if (!here.startsWith(`${device}.`)) return line;
+    const row = pages ? /^(\d+):(\s+)(\d+)( .*)$/.exec(line) : null;
+    const added = more[row === null ? (line.split(" ")[0] ?? "") : `${row[1]} pages`];
+    if (added === undefined) return line;
+    if (row !== null) return `${row[1]}:${row[2]}${Number(row[3]) + added[0]}${row[4]}`;
+    const [, name, count, rest] = /^(\w+ +)(\d+)( samples .*)$/.exec(line)!;
+    const summed = rest!.replace(/(\] \d+ \d+ )(\d+)/, (_, before: string, sum: string) => {
+      return `${before}${Number(sum) + (added[1] ?? 0)}`;
+    });
+    return `${name}${Number(count) + added[0]}${summed}`;
+  });
+  return lines.join("\n");
+}
+
+export const CLIENT = "ffff888110d00000";

@@ -10,6 +10,7 @@ Driven by JSON lines on stdin, answers with JSON lines on stdout (one answer a c
     {"cmd": "open", …}     new loader, first batch        -> {"first_s", "order", "disk_bytes"}
     {"cmd": "check", …}    are the rows of the next batches rows of the memory map?   -> {"rows"}
     {"cmd": "run", …}      the timed span                 -> {"steps", "samples", "total_s", "compute_s", …}
+    {"cmd": "settle"}      until the agent reads no more by itself         -> {}
     {"cmd": "state"}       Athanor's                      -> its state
     {"cmd": "memory"}      of this process and its workers, bytes           -> {"anonymous", "file", "shmem"}
     {"cmd": "close"}       ends the loader                -> {}
@@ -115,6 +116,14 @@ class Rank:
             raise RuntimeError("check before open")
         # Megatron's format holds no mask.
         return {"rows": check_rows(self.batches, c["memmap"], self.config["contender"] != "megatron")}
+
+    def settle(self, c: dict[str, Any]) -> dict[str, Any]:
+        """What is read ahead is there when nothing came for a second; without an agent nothing is read ahead."""
+        reads = -1
+        while self.loader is not None and reads != (now := self.loader.stats()["agent"]["storage"]["requests"]):
+            reads = now
+            time.sleep(1.0)
+        return {}
 
     def state(self, c: dict[str, Any]) -> dict[str, Any]:
         return dict(self.loader.state_dict())
@@ -236,7 +245,8 @@ def fork(c: dict[str, Any]) -> int:
 def serve(commands: TextIO, answers: TextIO) -> None:
     rank = Rank()
     known: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-        name: getattr(rank, name) for name in ("hello", "join", "cache", "open", "check", "run", "state", "memory")
+        name: getattr(rank, name)
+        for name in ("hello", "join", "cache", "open", "check", "run", "settle", "state", "memory")
     }
     known["close"] = lambda c: rank.close()
     for line in commands:
