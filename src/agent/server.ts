@@ -55,6 +55,9 @@ export interface ServerOptions {
 /** A job that never opens a session is not waited for any longer than this. */
 const FIRST_SESSION_MS = 30_000;
 
+/** Of a target that hangs a rank is told no oftener. */
+const TOLD_AGAIN_MS = 600_000;
+
 /** The kernel tells of a killed process within milliseconds, a busy agent reads it a little later. */
 const DEAD_MS = 300;
 
@@ -88,6 +91,8 @@ export class Server implements House {
   private readonly sessions = new Set<Session>();
   private readonly byToken = new Map<string, Session>();
   private readonly rooms = new Map<string, Room>();
+  /** When a rank was told of a target that hangs. */
+  private readonly told = new Map<string, number>();
   private leaving: NodeJS.Timeout | undefined;
   private readonly started = performance.now();
   private noteworthy = false;
@@ -110,10 +115,7 @@ export class Server implements House {
       targetsOf: (path, offset, length) => this.placement.targetsOf(path, offset, length),
       whenThere: (path) => this.placement.whenThere(path),
       stateOf: (target) => this.placement.stateOf(target),
-      onHang: ({ path, offset, op, target, sinceMs }) =>
-        this.warn(
-          `${op} of ${path} at byte ${offset} hangs since ${clock(new Date(Date.now() - sinceMs))} (target ${target})`,
-        ),
+      onHang: (request) => this.hangs(request),
     });
     this.decoders = new Decoders(options.decodeThreads);
     this.opener = new ViewOpener(this.storage, this.placement, options.decodeThreads);
@@ -157,6 +159,16 @@ export class Server implements House {
   warn(text: string): void {
     this.noteworthy = true;
     this.log(`WARNING ${text}`);
+  }
+
+  /** To the log; to a rank the first of a target, whether it waits for it or not: others will, and an admin wants to know. */
+  private hangs({ path, offset, op, target, sinceMs }: HungRequest): void {
+    const since = clock(new Date(Date.now() - sinceMs));
+    const text = `${op} of ${path} at byte ${offset} hangs since ${since} (target ${target})`;
+    const told = this.told.get(target);
+    if (told !== undefined && performance.now() - told < TOLD_AGAIN_MS) return this.warn(text);
+    this.told.set(target, performance.now());
+    this.tell(text);
   }
 
   /** What whoever trains here should know; one rank is enough, whatever loader of it waits. */

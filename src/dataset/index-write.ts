@@ -6,6 +6,7 @@
 import { readdir, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { isTemporary, writeAtomic } from "../base/atomic-write.ts";
+import { errnoName } from "../base/errno.ts";
 import { AthanorError } from "../base/errors.ts";
 import { makeFolders, removeEmpty } from "../base/make-folders.ts";
 import { noRoom } from "../storage/no-room.ts";
@@ -100,7 +101,7 @@ export async function guardWrites<Result>(
 }
 
 function clear(error: unknown, folder: string, source: string): unknown {
-  const { code } = error as NodeJS.ErrnoException;
+  const code = errnoName(error);
   if (code === "EROFS" || code === "EACCES" || code === "EPERM") {
     return new IndexReadOnly(
       `the index cannot be written here (${code}: the folder is read-only for this user)`,
@@ -114,7 +115,7 @@ function clear(error: unknown, folder: string, source: string): unknown {
   return new IndexWrite(
     `writing the index failed with ${code}`,
     { file: folder },
-    noRoom(code, folder) ?? "fix the folder, then run it again",
+    noRoom(error, folder) ?? "fix the folder, then run it again",
     error,
   );
 }

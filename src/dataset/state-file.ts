@@ -13,6 +13,8 @@
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { writeAtomic } from "../base/atomic-write.ts";
+import { errnoName } from "../base/errno.ts";
+import { messageOf } from "../base/errors.ts";
 import { formatSize } from "../base/units.ts";
 import { StateInvalid } from "../order/errors.ts";
 import { parseState } from "../order/state.ts";
@@ -53,7 +55,7 @@ export async function writeState(file: string, state: OrderState): Promise<void>
     throw new StateWrite(
       `the state cannot be written: ${reason(error)}`,
       { file },
-      noRoom((error as { code?: string }).code, file) ?? "name a file in a folder that exists and can be written",
+      noRoom(error, file) ?? "name a file in a folder that exists and can be written",
       error,
     );
   }
@@ -111,8 +113,8 @@ async function textOf(file: string): Promise<Text | undefined> {
 }
 
 function reason(error: unknown): string {
-  const { code, message } = error as NodeJS.ErrnoException;
+  const code = errnoName(error);
   if (code === "ENOENT") return "there is no such file or folder";
   if (code === "EACCES" || code === "EPERM") return "this user may not";
-  return code ?? message;
+  return code ?? messageOf(error);
 }

@@ -2,7 +2,7 @@
  * The run's ledger on disk: one file an agent start, the files of all nodes and starts in one folder. Counts the distinct
  * bad records of the run and holds them to the quota.
  *
- * Contract: an entry is in the file before its row is handed out. File-system calls are asynchronous: a folder on a lost
+ * Contract: an entry is in the file before its row is handed out; one that finds no room is written to another file, three in all. File-system calls are asynchronous: a folder on a lost
  * target stops the rows that need it, not the agent.
  *
  * @example
@@ -12,6 +12,7 @@
 import { appendFile, readdir, readFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
+import { NEW_FILES, mayFitElsewhere } from "../base/atomic-write.ts";
 import { makeFolders } from "../base/make-folders.ts";
 import { badRecord, LEDGER_FILE, ledgerLine, readLedger } from "../order/ledger.ts";
 import type { LedgerEntry } from "../order/ledger.ts";
@@ -99,15 +100,21 @@ class Book {
     for (const key of this.known.keys()) more.delete(key);
     if (more.size > 0 && this.known.size + more.size > quota) this.refuse([...more.values()], file, quota);
     if (fresh.length === 0) return;
-    try {
-      await makeFolders(this.folder);
-      await appendFile(this.file, fresh.map(ledgerLine).join(""));
-    } catch (error) {
-      const { file } = this;
-      this.file = this.nextFile();
-      throw failed(file, "written", error);
-    }
+    await this.append(fresh.map(ledgerLine).join(""));
     this.learn(fresh);
+  }
+
+  private async append(text: string): Promise<void> {
+    for (let tries = 1; ; tries++) {
+      const { file } = this;
+      try {
+        await makeFolders(this.folder);
+        return await appendFile(file, text);
+      } catch (error) {
+        this.file = this.nextFile();
+        if (!mayFitElsewhere(error) || tries === NEW_FILES) throw failed(file, "written", error);
+      }
+    }
   }
 
   private nextFile(): string {
@@ -154,7 +161,7 @@ function failed(file: string, what: string, error: unknown): Error {
   return new LedgerWrite(
     `the ledger of replaced records cannot be ${what}`,
     { file },
-    noRoom((error as { code?: string }).code, file) ?? "make the folder writable, or give another ledger_dir",
+    noRoom(error, file) ?? "make the folder writable, or give another ledger_dir",
     error,
   );
 }

@@ -7,8 +7,8 @@
 import { isUtf8 } from "node:buffer";
 import { closeSync, fstatSync, openSync, readSync, readdirSync, statSync } from "node:fs";
 import type { BigIntStats, Dirent } from "node:fs";
-import { constants } from "node:os";
 import { parentPort } from "node:worker_threads";
+import { errnoName } from "../base/errno.ts";
 import type { SystemFault } from "./errors.ts";
 import { FOLDER_MARKS, LISTED_HIDDEN } from "./types.ts";
 import type { NameFilter } from "./types.ts";
@@ -97,15 +97,9 @@ function outcome(request: IoCall): Exclude<IoReply, { closed: true }> {
     return { value: perform(request) };
   } catch (error) {
     const { message, path, byteOffset } = error as NodeJS.ErrnoException & { byteOffset?: number };
-    const code = codeOf(error as NodeJS.ErrnoException);
+    const code = errnoName(error) ?? "unknown";
     return { fault: { code, message, path: path ?? request.path, byteOffset } };
   }
-}
-
-/** Node has no name for some numbers, ESTALE among them: its code for that is "Unknown system error -116". */
-function codeOf({ code, errno }: NodeJS.ErrnoException): string {
-  if (errno === undefined || code?.startsWith("Unknown") === false) return code ?? "unknown";
-  return Object.entries(constants.errno).find(([, number]) => number === -errno)?.[0] ?? `error ${-errno}`;
 }
 
 function perform(request: IoCall): IoResults[keyof IoResults] {

@@ -2,13 +2,15 @@
  * No room: what helps where a write failed for want of space or quota. On Lustre one full OST is enough, and `df` does not show it.
  *
  * @example
- * noRoom("ENOSPC", "/mnt/lustre/d/.athanor"); // "free space: one full OST is enough, `lfs df /mnt/lustre` names it …"
+ * noRoom(error, "/mnt/lustre/d/.athanor"); // "free space: one full OST is enough, `lfs df /mnt/lustre` names it …"
  */
+import { errnoName } from "../base/errno.ts";
 import { findMount, readMounts } from "./mounts.ts";
 import type { Mount } from "./mounts.ts";
 
 /** Undefined: the fault is another one. Asks /proc alone. */
-export function noRoom(code: string | undefined, path: string): string | undefined {
+export function noRoom(error: unknown, path: string): string | undefined {
+  const code = errnoName(error);
   if (code !== "ENOSPC" && code !== "EDQUOT") return undefined;
   const mount = mountHere(path);
   const lustre = mount?.kind === "lustre" ? mount.point : undefined;

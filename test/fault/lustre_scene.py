@@ -54,10 +54,12 @@ class Scene:
         lfs.chmod(0o755)
         patch = base / "patch.py"
         patch.write_text(
-            "import json, os\n"
+            "import json, os, time\n"
             f"_told = json.load(open({str(told)!r}))\n"
+            f"_lost = os.path.exists({str(base / 'lost')!r})\n"
             "def _get(path, name):\n"
             f"    with open({str(self._asked)!r}, 'a') as log: log.write(path + chr(10))\n"
+            "    if _lost: time.sleep(600)\n"
             "    return bytes.fromhex(_told[os.path.basename(path)])\n"
             "os.getxattr = _get\n"
         )
@@ -79,6 +81,10 @@ class Scene:
         fresh = self._told.with_suffix(".new")
         fresh.write_text(json.dumps(layouts))
         fresh.rename(self._told)
+
+    def lose_metadata(self) -> None:
+        """Nobody is told on which OST a file lies any more."""
+        (self._told.parent / "lost").touch()
 
     def restores(self) -> list[str]:
         """What `lfs` was called with, questions left out."""

@@ -6,8 +6,10 @@ exact, and what is wrong is named by file, OST and time.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,8 +19,9 @@ from typing import Any
 import athanor
 import pytest
 from athanor.numpy import Loader
+from athanor.reference.ledger import read_ledger
+from conftest import agents_in, end_agents, run_dir  # noqa: F401  (a fixture)
 from conftest import athanor as command
-from conftest import end_agents, run_dir  # noqa: F401  (a fixture)
 from faultfs import FaultFs, missing
 from lustre_scene import Scene
 from mounted import mounted
@@ -225,6 +228,84 @@ def test_a_lost_ost_stops_its_own_shards_and_is_named_in_time(fs: FaultFs, monke
         next(lost)
 
 
+def test_a_target_that_hangs_is_named_to_rank_0_and_its_agent_can_be_replaced(
+    made: Path, fs: FaultFs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rank 0 needs nothing of it, and hears of it all the same; reads that hang keep the agent from nothing."""
+    with loader(made / "data") as plain, loader(made / "other") as also:
+        whole = [ids(next(steps)) for steps in [plain.repeat()] for _ in range(12 * STEPS)]
+        other = [ids(next(steps)) for steps in [also.repeat()] for _ in range(4 * STEPS)]
+    end_agents(fs.mount.parent)
+    lustre(monkeypatch, fs, dict.fromkeys(range(SHARDS), 1), other=2)
+    one = {"batch_size": BATCH // 2, "rank": 1, "world_size": 2, "timeout": 120}
+    with loader(fs.mount / "data", **one) as stuck, loader(fs.mount / "other") as free:
+        lost, fine = stuck.repeat(), free.repeat()
+        seen, mine = [], []
+        while not any("OST" in target for target in targets(stuck)):
+            mine.append(ids(next(lost)))
+        for number in range(SHARDS):
+            fs.fault("read", path=f"data/{shard(number)}", hold=True)
+        rest: list[list[int]] = []
+
+        def read_lost() -> None:
+            rest.extend(ids(next(lost)) for _ in range(12 * STEPS - len(mine)))
+
+        thread = threading.Thread(target=read_lost)
+        thread.start()
+        fs.wait_for_held()
+        began = time.monotonic()
+
+        def told() -> list[str]:
+            texts = [record.getMessage() for record in caplog.records]
+            return [text for text in texts if "hangs since" in text and "rank 0" in text]
+
+        while not told():
+            seen.append(ids(next(fine)))
+            time.sleep(0.3)  # a trainer that computes, and is never kept waiting
+            assert time.monotonic() - began < 15, caplog.text
+        assert re.search(r"read of .*train-\d\.tfrecord at byte \d+ hangs since .*fs-OST0001", told()[0]), told()
+        (agent,) = agents_in(fs.mount.parent)
+        os.kill(agent, signal.SIGTERM)
+        began = time.monotonic()
+        while len(seen) < len(other):
+            seen.append(ids(next(fine)))
+        assert time.monotonic() - began < 15, "the agent waits for reads that hang"
+        assert seen == other
+        assert agent not in agents_in(fs.mount.parent) or fs.held() > 0
+        assert thread.is_alive() and fs.held() > 0
+        fs.clear()
+        thread.join(timeout=60)
+        assert mine + rest == [step[BATCH // 2 :] for step in whole]
+
+
+def test_without_its_metadata_server_open_shards_are_read_on(
+    made: Path, fs: FaultFs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with loader(made / "data") as plain:
+        steps = plain.repeat()
+        whole = [ids(next(steps)) for _ in range(8 * STEPS)]
+    end_agents(fs.mount.parent)
+    scene = lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
+    with loader(fs.mount / "data") as first:
+        steps = first.repeat()
+        seen = [ids(next(steps)) for _ in range(2 * STEPS)]
+        scene.lose_metadata()
+        fs.fault("open", hold=True)
+        fs.fault("list", hold=True)
+        fs.fault("stat", path="other", hold=True)
+        with loader(fs.mount / "other", timeout=3) as second:
+            with pytest.raises(athanor.AthanorError) as caught:
+                next(iter(second))
+            assert caught.value.code == "ATH_TIMEOUT"
+            assert re.search(rf"storage: (stat|open|names) of {fs.mount}/other", str(caught.value)), caught.value
+            while len(seen) < len(whole):
+                seen.append(ids(next(steps)))
+            assert seen == whole
+            assert fs.held() > 0
+            fs.clear()
+            assert len([ids(batch) for batch in second]) == STEPS
+
+
 def test_a_slow_ost_is_named_with_how_slow(fs: FaultFs, monkeypatch: pytest.MonkeyPatch) -> None:
     lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
     for number in (3, 7):
@@ -278,3 +359,99 @@ def test_released_shards_are_restored_ahead_and_read_when_they_are_back(
     text = caplog.text
     assert "released to HSM and restored ahead of use, at most 4 at a time" in text, text
     assert re.search(r"train-\d\.tfrecord at byte \d+ .*released to HSM, its restore was asked for", text), text
+
+
+def test_without_a_copytool_a_released_shard_is_no_surprise(
+    fs: FaultFs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said when it is noticed; no read of it begins, so that whoever waits is told why, and nothing hangs."""
+    scene = lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
+    away = shard(5)
+    scene.set_released({away})
+    fs.fault("read", path=f"data/{away}", hold=True)
+    fs.fault("told", path=f"data/{away}", blocks=1)
+    with loader(fs.mount / "data", timeout=4) as waits, loader(fs.mount / "other") as free:
+        steps = waits.repeat()
+        seen = 0
+        with pytest.raises(athanor.AthanorError) as caught:
+            for _ in range(STEPS):
+                next(steps)
+                seen += 1
+        assert 0 < seen < STEPS, "other shards go on"
+        assert caught.value.code == "ATH_TIMEOUT"
+        text = str(caught.value)
+        assert re.search(rf"{away} at byte \d+ .*released to HSM, its restore was asked for", text), text
+        assert f"released to HSM and restored ahead of use, at most 4 at a time: {fs.mount}/data/{away}" in caplog.text
+        assert [line.split()[1] for line in scene.restores()] == [str(fs.mount / "data" / away)]
+        assert fs.held() == 0, "a released shard was read"
+        assert len([ids(batch) for batch in free]) == STEPS
+        (agent,) = agents_in(fs.mount.parent)
+        os.kill(agent, signal.SIGTERM)
+        deadline = time.monotonic() + 20
+        while agent in agents_in(fs.mount.parent):
+            assert time.monotonic() < deadline, "the agent waits for a restore"
+            time.sleep(0.05)
+
+
+def test_bulk_and_checksum_errors_that_come_late_lose_no_sample(
+    made: Path, fs: FaultFs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lustre resends for a minute, then says EIO; here after 3.5 s, which is a stuck call already."""
+    with loader(made / "data") as plain:
+        whole = [ids(batch) for batch in plain]
+    end_agents(fs.mount.parent)
+    lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
+    fs.fault("read", path=f"data/{shard(6)}", fails="EIO", delay=3.5, times=2)
+    with loader(fs.mount / "data", timeout=60) as faulty:
+        assert [ids(batch) for batch in faulty] == whole
+        storage = faulty.stats()["agent"]["storage"]
+        assert storage["retries"] == 2 and storage["troubles"] == [], storage
+
+
+@pytest.mark.parametrize("code", ["ENOSPC", "EDQUOT"])
+def test_a_full_ost_sends_what_is_written_to_a_new_file_and_a_quota_does_not(
+    fs: FaultFs, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """The index by the command, the ledger by the agent, the proof by the rank."""
+    lustre(monkeypatch, fs, {number: number % 4 for number in range(SHARDS)})
+    real = fs.mount.parent / "real"
+    before = sorted(path.name for path in (real / "data/.athanor").iterdir())
+    # A new file on the same OST fails as well; the third one lies elsewhere.
+    fs.fault("write", fails=code, times=2)
+    done = command("index", fs.mount / "data", "--rebuild", "--json")
+    if code == "EDQUOT":
+        assert done.returncode == 3 and "ATH_INDEX_WRITE" in done.stderr, done.stderr
+        assert "quota of space or of files is used up: `lfs quota" in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (real / "data/.athanor").iterdir()) == before
+    fs.clear()
+    with loader(fs.mount / "data", proof_dir=fs.mount / "proof") as proven:
+        steps = iter(proven)
+        for _ in range(5):
+            next(steps)
+        fs.fault("write", fails=code, times=2)
+        if code == "EDQUOT":
+            with pytest.raises(athanor.AthanorError) as caught:
+                next(steps)
+            assert caught.value.code == "ATH_PROOF_WRITE"
+            fs.clear()
+        assert len([ids(batch) for batch in steps]) == STEPS - 5
+    (name,) = [path.name for path in (real / "proof").iterdir()]
+    assert name.endswith(".jsonl")
+    assert len((real / "proof" / name).read_text().splitlines()) == STEPS + 1
+    damaged = real / "data" / shard(4)
+    stats, content = damaged.stat(), bytearray(damaged.read_bytes())
+    content[-20] ^= 1
+    damaged.write_bytes(content)
+    os.utime(damaged, ns=(stats.st_atime_ns, stats.st_mtime_ns))
+    fs.fault("write", fails=code, times=2)
+    with loader(fs.mount / "data", on_corrupt="replace", ledger_dir=fs.mount / "ledger") as lucky:
+        if code == "EDQUOT":
+            with pytest.raises(athanor.AthanorError, match="quota of space or of files is used up") as caught:
+                list(lucky)
+            assert caught.value.code == "ATH_LEDGER_WRITE"
+            fs.clear()
+        else:
+            assert len(list(lucky)) == STEPS
+            assert len(read_ledger(str(real / "ledger"))) == 1

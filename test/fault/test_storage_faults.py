@@ -449,6 +449,53 @@ def test_commands_end_though_a_call_hangs(fs: FaultFs, by: str) -> None:
         assert json.loads(out)["records"] == SHARDS * RECORDS
 
 
+@pytest.mark.parametrize("words", ["verify", "inspect", "cat", "plan", "layout show", "doctor", "index"])
+def test_ctrl_c_ends_every_command_on_a_mount_that_hangs(fs: FaultFs, words: str) -> None:
+    """Whatever it was doing first: all questions about names, and all reads, do not answer."""
+    for call in ("stat", "open", "list", "read", "statfs"):
+        fs.fault(call, hold=True)
+    process = subprocess.Popen(
+        command(*words.split(), str(fs.mount / "data")), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    fs.wait_for_held()
+    time.sleep(0.5)
+    assert not is_dead(process.pid), "it ended by itself: nothing is tested"
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    while not is_dead(process.pid):
+        assert time.monotonic() - began < 20, "it waits for the call that hangs"
+        time.sleep(0.05)
+    assert fs.held() > 0
+    fs.clear()
+    process.wait(timeout=30)
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_an_agent_of_somebody_elses_ends_though_reads_hang(
+    fs: FaultFs, monkeypatch: pytest.MonkeyPatch, by: signal.Signals
+) -> None:
+    """`athanor agent` in the foreground: gone for its supervisor, who may start the next one."""
+    monkeypatch.setenv("ATHANOR_AGENT", "external")
+    place = fs.mount.parent
+    start = command("agent", "--run-dir", str(place))
+    keeper = subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    fs.fault("read", path=f"data/{shard(0)}", hold=True)
+    with loader(fs.mount / "data", **HELD, timeout=60) as stuck, ThreadPoolExecutor(1) as pool:
+        taken = pool.submit(lambda: [ids(batch) for batch in stuck])
+        fs.wait_for_held()
+        began = time.monotonic()
+        keeper.send_signal(by)
+        assert keeper.wait(timeout=30) == 3
+        assert time.monotonic() - began < 20 and fs.held() > 0
+        assert not (place / "agent.sock").exists()
+        following = subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        fs.wait_for_held(2)
+        fs.clear()
+        assert sorted(sum(taken.result(30), [])) == list(range(SHARDS * RECORDS))
+    following.send_signal(by)
+    assert following.wait(timeout=30) == 0
+
+
 def big_shard(path: Path, records: int) -> int:
     """Records of some 200 KB, 20 or 21 a block. Returns their size."""
     frames = [frame(example({"id": i, "text": "x" * 200_000})) for i in range(2)]

@@ -22,6 +22,7 @@ from . import _layout as layout
 from . import _spawn
 from ._ahead import Ahead
 from ._columns import Column, Factory
+from ._control import Control, Gone, garbage
 from ._segment import Segment
 from .errors import AthanorError, from_record
 
@@ -34,7 +35,6 @@ _SHORT_WAIT_NS = 150_000
 _WARN_AT = (10.0, 60.0)  # then each further 60 s
 _PULSE = 1.0  # how often one who waits looks whether the agent lives
 _ANSWER_WAIT = 2.0  # how long a question to the agent may delay a warning
-_LINE_LIMIT = 1 << 24
 
 _WAITING = layout.HEADER["waiting"] // 8
 _WAKE_AT = layout.HEADER["wakeAt"] // 8
@@ -53,80 +53,6 @@ class Taken(NamedTuple):
     replaced: int = 0  # rows in which another record stands in for a bad one
 
 
-class Gone(Exception):
-    """The agent closed the connection or died."""
-
-
-class Control:
-    """Newline-delimited JSON over the control socket."""
-
-    def __init__(self, peer: socket.socket) -> None:
-        peer.setblocking(False)
-        self.socket = peer
-        self._buffer = b""
-        self._ended = False
-        self._poll = select.poll()
-        self._poll.register(peer, select.POLLIN)
-
-    def send(self, message: dict[str, Any]) -> None:
-        data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        try:
-            self.socket.settimeout(30.0)  # lines are short; an agent that takes none for 30 s is lost
-            self.socket.sendall(data)
-        except OSError as error:
-            # What it said before it closed is worth more than "broken pipe".
-            self._raise_error_in(self.read_available())
-            raise Gone(str(error)) from error
-        finally:
-            self.socket.setblocking(False)
-
-    def read_available(self) -> list[dict[str, Any]]:
-        """Whole lines that are here now; raises Gone when there are none and the agent has closed."""
-        while not self._ended:
-            try:
-                data = self.socket.recv(1 << 16)
-            except BlockingIOError:
-                break
-            except OSError:
-                data = b""
-            if not data:
-                self._ended = True
-                break
-            self._buffer += data
-        *whole, self._buffer = self._buffer.split(b"\n")
-        if len(self._buffer) > _LINE_LIMIT:
-            raise _garbage(f"a line of more than {_LINE_LIMIT} bytes")
-        messages = [self._parse(line) for line in whole if line.strip()]
-        if self._ended and not messages:
-            raise Gone("the agent closed the connection")
-        return messages
-
-    def receive(self, timeout: float) -> list[dict[str, Any]] | None:
-        """Lines within `timeout` seconds, or None."""
-        if self._poll.poll(timeout * 1000.0):
-            return self.read_available()
-        return None
-
-    def close(self) -> None:
-        self.socket.close()
-
-    @staticmethod
-    def _parse(line: bytes) -> dict[str, Any]:
-        try:
-            message = json.loads(line)
-        except ValueError:
-            raise _garbage(repr(line[:80])) from None
-        if not isinstance(message, dict) or not isinstance(message.get("type"), str):
-            raise _garbage(repr(line[:80]))
-        return message
-
-    @staticmethod
-    def _raise_error_in(messages: list[dict[str, Any]]) -> None:
-        for message in messages:
-            if message["type"] == "error":
-                raise from_record(message.get("error") or {})
-
-
 class Connection:
     """Control, bell and segment of one session. Not thread-safe."""
 
@@ -141,6 +67,8 @@ class Connection:
         self.next_seq = 1
         self.last_copy_ns = 0
         self._answers: dict[str, dict[str, Any]] = {}
+        self._heard: list[dict[str, Any]] = []  # read while nobody waited
+        self._hear_at = 0.0
         self._pid = os.getpid()
         self._ahead: Ahead[Taken] = Ahead()
         self._slow_trainer = False
@@ -211,6 +139,8 @@ class Connection:
         """Waits for the next batch and copies it out, unless that was done ahead.
 
         `expect`: the position that it must have; None: random access, where `rows` leading rows are wanted."""
+        if time.monotonic() >= self._hear_at:
+            self._hear()
         if self._ahead.begun:
             ahead = self._ahead.result()
             if ahead is not None and ahead.position == expect:
@@ -254,14 +184,14 @@ class Connection:
         random = expect is None and rows <= found_rows <= self._batch_size
         fits = random or (found_rows == rows and position == expect)
         if not fits:
-            raise _garbage(
+            raise garbage(
                 f"batch {n} with position {position} and {found_rows} rows, expected position {expect} and {rows} rows"
             )
         batch = {column.name: column.take(factory, slot, rows) for column in self._columns}
         ids = self._identities[slot][:rows].copy() if identities else None
         fence()
         if words[w] != n:
-            raise _garbage(f"batch {words[w]} over batch {n} while it was being copied")
+            raise garbage(f"batch {words[w]} over batch {n} while it was being copied")
         words[w + _RELEASED] = n
         self.next_seq = n + 1
         fence()
@@ -277,7 +207,7 @@ class Connection:
         self.control.send({"type": "seek", "position": str(position)})
         seq = self._answer("seeked", "moving to another position").get("seq")
         if not isinstance(seq, int) or seq < self.next_seq:
-            raise _garbage(f"seeked to batch {seq!r}, expected at least {self.next_seq}")
+            raise garbage(f"seeked to batch {seq!r}, expected at least {self.next_seq}")
         for void in range(max(self.next_seq, seq - segment.slots), seq):
             self._words[self._slot_words[(void - 1) % segment.slots] + _RELEASED] = void
         self.next_seq = seq
@@ -337,24 +267,26 @@ class Connection:
             if seq == n:
                 return
             if seq > n:
-                raise _garbage(f"batch {seq} where batch {n} was due")
+                raise garbage(f"batch {seq} where batch {n} was due")
             self._look(watch.look())
 
     def _look(self, timeout: float) -> None:
         """Sleeps until a socket speaks; files what the control line says."""
         opened(self.segment)
+        if self._heard:
+            return self._file(self._lines())
         for fd, _ in self._poll.poll(timeout * 1000.0):
             if self.bell is not None and fd == self.bell.fileno():
                 try:
                     if not self.bell.recv(4096):
-                        self._file(self.control.read_available())  # an error line tells more than a closed bell
+                        self._file(self._lines())  # an error line tells more than a closed bell
                         raise Gone("the agent closed the bell")
                 except BlockingIOError:
                     pass
                 except OSError as error:
                     raise Gone(str(error)) from error
             else:
-                self._file(self.control.read_available())
+                self._file(self._lines())
 
     def _ring(self) -> None:
         if self.bell is None:
@@ -364,8 +296,23 @@ class Connection:
         except BlockingIOError:
             pass  # thousands of rings are waiting there: it will look
         except OSError as error:
-            self._file(self.control.read_available())
+            self._file(self._lines())
             raise Gone(str(error)) from error
+
+    def _hear(self) -> None:
+        """Logs warnings, which else came when a batch is waited for. All other lines are for who waits: batches that
+        are there come before the error behind them."""
+        self._hear_at = time.monotonic() + _PULSE
+        with contextlib.suppress(Gone):
+            for message in self.control.read_available():
+                if message["type"] == "warning":
+                    self._file([message])
+                else:
+                    self._heard.append(message)
+
+    def _lines(self) -> list[dict[str, Any]]:
+        heard, self._heard = self._heard, []
+        return heard or self.control.read_available()
 
     def _file(self, messages: list[dict[str, Any]]) -> None:
         for message in messages:
@@ -376,7 +323,7 @@ class Connection:
                 log.warning("%s: %s", self.label, message.get("text"))
                 continue
             if kind not in ("why", "stats", "seeked"):
-                raise _garbage(f"a line of type {kind!r} in the middle of a session")
+                raise garbage(f"a line of type {kind!r} in the middle of a session")
             self._answers[kind] = message
 
     def _answer(self, kind: str, doing: str, timeout: float | None = None) -> dict[str, Any]:
@@ -400,7 +347,7 @@ class Connection:
                 if message["type"] == "why":
                     self._file([message])
                 elif message["type"] != "progress":
-                    raise _garbage(f"a line of type {message['type']!r} where {kind!r} was due")
+                    raise garbage(f"a line of type {message['type']!r} where {kind!r} was due")
                 else:
                     watch = _Watch(self, doing)
                     if on_progress is not None:
@@ -452,11 +399,3 @@ def opened(segment: Segment | None) -> Segment:
     if segment is None:
         raise RuntimeError("the connection has no segment yet: call attach() first")
     return segment
-
-
-def _garbage(what: str) -> AthanorError:
-    return AthanorError(
-        "ATH_PROTOCOL",
-        f"the agent broke the protocol: {what}",
-        remedy="end the agent and start again; if it comes back it is a defect of Athanor: report it with agent.log",
-    )

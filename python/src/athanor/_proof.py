@@ -13,6 +13,7 @@ do not depend on world size. On resume, older lines at or after the loaded posit
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -31,6 +32,8 @@ _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
 _LOW = np.uint64(0xFFFFFFFF)
 _VALID = np.uint64(1 << 32)
+
+_NEW_FILES = 2  # behind the first, where there is no room
 
 
 def hash_rows(identities: U64) -> U64:
@@ -105,12 +108,15 @@ class ProofFile:
 
     def _write(self, line: dict[str, Any]) -> None:
         data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        room = True
         try:
             written = os.write(self._fd, data)
             fault = "" if written == len(data) else f"{written} of {len(data)} bytes fitted"
+            room = not fault
         except OSError as error:
             fault = str(error.strerror)
-        if not fault:
+            room = error.errno != errno.ENOSPC
+        if not fault or (not room and any(self._anew(data) for _ in range(_NEW_FILES))):
             self._bytes += len(data)
             return
         # Whoever asks for the batch again writes its line again: it may not stand behind half of one.
@@ -122,6 +128,29 @@ class ProofFile:
             file=self.path,
             remedy="free space there or choose another proof_dir",
         )
+
+    def _anew(self, line: bytes) -> bool:
+        """Everything so far and a line more in a new file of the same name: on Lustre one full OST is enough for
+        ENOSPC, and a new file is laid on another one. False: no room there either."""
+        folder, name = os.path.split(self.path)
+        fresh = os.path.join(folder, f".{name}.tmp-{self.pid}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        try:
+            fd = os.open(fresh, flags, 0o644)
+        except OSError:
+            return False
+        try:
+            with open(self.path, "rb") as old, open(fd, "wb", closefd=False) as new:
+                new.write(old.read(self._bytes) + line)
+            os.rename(fresh, self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(fresh)
+            os.close(fd)
+            return False
+        os.close(self._fd)
+        self._fd = fd
+        return True
 
 
 def _newest(folder: str, rank: int) -> int:

@@ -15,7 +15,8 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from ._columns import Column, Factory
-from ._connection import _RELEASED, _U32, _WAKE_AT, Connection, Taken, _garbage, opened
+from ._connection import _RELEASED, _U32, _WAKE_AT, Connection, Taken, opened
+from ._control import garbage
 from ._device import Device, Mark, Sender, Sent
 from ._segment import Segment
 
@@ -80,7 +81,7 @@ class DeviceConnection(Connection):
             self._send(n, w, factory, rows, identities)
         flight = self._flights.popleft()
         if flight.taken.position != expect:
-            raise _garbage(f"a batch with position {flight.taken.position}, expected {expect}")
+            raise garbage(f"a batch with position {flight.taken.position}, expected {expect}")
         if flight.sent is not None:
             self._device.hand_over(flight.sent.ready, flight.sent.batch.values())
         self.last_copy_ns = time.perf_counter_ns() - began
@@ -133,7 +134,7 @@ class DeviceConnection(Connection):
         found_rows, flags = words[w + 3] & _U32, words[w + 3] >> 32
         truncated, replaced = words[w + 4] & _U32, words[w + 4] >> 32
         if found_rows != rows or rows != self._batch_size:
-            raise _garbage(f"batch {n} of {found_rows} rows, expected {rows}")
+            raise garbage(f"batch {n} of {found_rows} rows, expected {rows}")
         for column in self._going:
             column.check(slot, rows)
         ids = self._identities[slot][:rows].copy() if identities else None
@@ -155,7 +156,7 @@ class DeviceConnection(Connection):
                 copied.synchronize()
             self._copies.popleft()
             if self._words[w] != n:
-                raise _garbage(f"batch {self._words[w]} over batch {n} while it was being copied")
+                raise garbage(f"batch {self._words[w]} over batch {n} while it was being copied")
             self._words[w + _RELEASED] = n
             opened(self.segment).fence()
             if self._words[_WAKE_AT] <= n:

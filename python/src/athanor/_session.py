@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union
 from . import _layout as layout
 from . import _rundir, _spawn, _state
 from ._columns import Column, Factory
-from ._connection import Connection, Gone, Taken
+from ._connection import Connection, Taken
+from ._control import Gone
 from ._request import Request
 from ._segment import Segment
 from .errors import AthanorError
