@@ -73,7 +73,7 @@ export async function writeFiles(folder: string, place: Place): Promise<Prepared
     targetsInAll: all,
     sharedWidth: known.at(-1)!.targets?.length,
     bytes,
-    notes,
+    notes: [...new Set(notes)],
   };
 }
 

@@ -11,7 +11,7 @@ import { benchStorage } from "../../src/bench/storage.ts";
 import type { StorageOptions } from "../../src/bench/storage.ts";
 import { MAIN, athanor } from "../cli/athanor.ts";
 import { recorded } from "../lustre/fixtures.ts";
-import { WELL, replay } from "../lustre/replay.ts";
+import { WELL, plainLov, replay } from "../lustre/replay.ts";
 
 const MIB = 1 << 20;
 const SILENT = { say: () => undefined };
@@ -189,8 +189,44 @@ test("Lustre: a quota that would not hold it is named", (t) => {
   const ran = quota.athanor("bench", "storage", quota.folder, "--size", "64MiB", "--json");
   const { error } = JSON.parse(ran.stderr) as { error: { code: string; message: string } };
   assert.equal(error.code, "ATH_BENCH_ROOM");
-  assert.match(error.message, /the quota leaves 97.7MiB, 6\dMiB and as much again are wanted/);
+  assert.match(error.message, /^quota of user \d+: 97\.7MiB left, 12\d(\.\d)?MiB needed/);
   assert.deepEqual(readdirSync(quota.folder), []);
+});
+
+test("Lustre, --read: files on one OST tell of it; a released one is not read", (t) => {
+  const files = Object.fromEntries(
+    [[0], [1], [1], [0, 2], [3]].map((osts, i) => {
+      const released = { pattern: i === 4 ? 0x8000_0001 : 1 };
+      return [`d/${i}.tar`, { size: 8 * MIB, lov: plainLov(osts, released) }];
+    }),
+  );
+  const scene = replay(t, { files, lfs: { ...WELL, setstripe: {} } });
+  // A sparse file looks like a released one.
+  for (const name of Object.keys(files))
+    writeFileSync(join(scene.folder, name), Buffer.alloc(8 * MIB, 7), { flag: "r+" });
+  const ran = scene.athanor(
+    "bench",
+    "storage",
+    `${scene.folder}/d`,
+    "--read",
+    "--processes",
+    "1",
+    "--passes",
+    "1",
+    "--json",
+  );
+  assert.equal(ran.code, 0, ran.stderr);
+  const report = JSON.parse(ran.stdout) as Awaited<ReturnType<typeof benchStorage>>;
+  assert.deepEqual(
+    report.targets.map(({ name, write }) => [name, write]),
+    [0, 1].map((ost) => [`lustre-OST000${ost}`, undefined]),
+  );
+  assert.equal(report.bytes, 4 * 8 * MIB);
+  assert.match(report.notes.join(), /1 file left out: released to HSM/);
+  assert.deepEqual(
+    scene.calls().filter((call) => call.startsWith("setstripe")),
+    [],
+  );
 });
 
 /** Processes of the benchmark that this one started, the first one first. */
