@@ -37,16 +37,19 @@ export interface Prepared {
   notes: string[];
 }
 
+/** A file up to so long lies on one chunk server of MooseFS. */
+const MFS_CHUNK = 64 << 20;
 /** Names that are looked at. */
 const MOST_LISTED = 100_000;
 
 export async function writeFiles(folder: string, place: Place): Promise<Prepared> {
-  const { crew, size, processes, mount, timeoutMs, homes } = place;
+  const { crew, size, processes, osts, mount, timeoutMs, homes } = place;
   if (size < LEAST) throw new Usage(`--size must be at least ${formatSize(LEAST)}, got ${formatSize(size)}`);
-  const { targets, all, notes } = await chooseTargets(mount, { ...place, most: place.osts, bytes: size });
+  const { targets, all, notes } = await chooseTargets(mount, { ...place, most: osts, bytes: size });
   // As many on each target.
   const each = Math.max(1, targets.length);
-  const pieces = piecesOf(folder, size, Math.ceil(processes / each) * each);
+  const least = mount.kind === "moosefs" ? Math.max(processes, Math.ceil(size / 2 / MFS_CHUNK)) : processes;
+  const pieces = piecesOf(folder, size, Math.ceil(least / each) * each);
   const { shards, small, checkpoint, shared } = pieces;
   const parts = [...shards, ...small, checkpoint, shared];
   const bytes = parts.reduce((sum, piece) => sum + piece.bytes, 0);
@@ -69,7 +72,7 @@ export async function writeFiles(folder: string, place: Place): Promise<Prepared
   const known = await learnHomes([...shards, shared], place);
   return {
     pieces,
-    onTarget: byTarget(shards, homes),
+    onTarget: byTarget(shards, homes, osts),
     targetsInAll: all,
     sharedWidth: known.at(-1)!.targets?.length,
     bytes,
@@ -94,10 +97,9 @@ export async function chooseFiles(place: Place): Promise<Prepared> {
   const bytes = shards.reduce((sum, piece) => sum + piece.bytes, 0);
   const largest = shards.reduce((a, b) => (b.bytes > a.bytes ? b : a));
   const shared = { path: largest.path, bytes: Math.min(largest.bytes, Math.ceil(size / 4)) };
-  const targets = [...byTarget(shards, homes)];
   return {
     pieces: { shards, small: [], checkpoint: { path: "", bytes: 0 }, shared },
-    onTarget: new Map(targets.slice(0, osts)),
+    onTarget: byTarget(shards, homes, osts),
     targetsInAll: 0,
     sharedWidth: homes.get(shared.path)?.length,
     bytes,
@@ -125,11 +127,15 @@ async function learnHomes(files: readonly Piece[], { mount, timeoutMs, homes }: 
   return known;
 }
 
-function byTarget(files: readonly Piece[], homes: ReadonlyMap<string, readonly string[]>): Map<string, Piece[]> {
+function byTarget(
+  files: readonly Piece[],
+  homes: ReadonlyMap<string, readonly string[]>,
+  most: number,
+): Map<string, Piece[]> {
   const found = new Map<string, Piece[]>();
   for (const file of files) {
     const [target, ...others] = homes.get(file.path) ?? [];
     if (target !== undefined && others.length === 0) found.set(target, [...(found.get(target) ?? []), file]);
   }
-  return new Map([...found].sort(([a], [b]) => (a < b ? -1 : 1)));
+  return new Map([...found].sort(([a], [b]) => (a < b ? -1 : 1)).slice(0, most));
 }

@@ -64,7 +64,11 @@ function throughput({ rows, targets }: Seen, pattern: Pattern, op: Row["op"]): s
   const before = own.at(-2);
   if (before !== undefined && beats(last.rate, before.rate, GROWS))
     return `nothing yet: ${most}, ${times(last.rate.median / before.rate.median)} that of ${before.processes}; --processes ${2 * last.processes} tells more`;
-  const more = before === undefined ? "" : `, not clearly more than by ${before.processes}`;
+  const less =
+    best === last
+      ? `not clearly more than by ${before?.processes}`
+      : `${formatNumber(last.processes, "process")} gave no more`;
+  const more = before === undefined ? "" : `, ${less}`;
   return `${most}${more}; neither the network nor the targets nor this node's processors were seen to limit it`;
 }
 

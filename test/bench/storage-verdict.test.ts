@@ -53,6 +53,7 @@ test("shards: the network, the processors, the targets, nothing yet, not known, 
   assert.match(of(900, 1000, { ofTargets: 0.96 }, four), /the targets: .*96 % of what the 4 of them gave one by one/);
   assert.match(of(500, 1000), /nothing yet: 1000MiB\/s by 2 processes, 2\.0 x that of 1; --processes 4/);
   assert.match(of(900, 1000), /not clearly more than by 1; neither .* were seen to limit it/);
+  assert.match(of(1000, 900), /^shards: 1000MiB\/s by 1 process, 2 processes gave no more; neither/);
   // Twice the median, but a pass of the one was as good as a pass of the other.
   assert.doesNotMatch(of(500, 1000, { rate: { ...rate(1000), min: 400 * MIB } }), /nothing yet/);
   assert.equal(of(900, 5000, { cold: false, ofNetwork: 4 }), "shards: nothing can be said: the reads were not cold");
