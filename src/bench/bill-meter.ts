@@ -28,6 +28,8 @@ export type Source = "client counters" | "system calls" | "/proc";
 export interface Cost {
   /** Operations of metadata servers; by calls: opens, closes and stats by name of the data's files. */
   metadata: number | undefined;
+  /** Of the metadata servers, by their names on Lustre. */
+  operations: Record<string, number> | undefined;
   /** By calls: the same of the index and of folders. Counters do not tell them apart: they are in `metadata`. */
   otherMetadata: number | undefined;
   /** Read requests; by calls: read calls on the data's files. /proc: of all that the processes read, sockets too. */
@@ -119,6 +121,7 @@ class CounterMeter implements Meter {
     return {
       ...UNKNOWN,
       metadata: spent.metadata,
+      operations: Object.fromEntries(spent.operations),
       reads: requests,
       bytes,
       onePage: spent.readPages && (spent.readPages.get(1) ?? 0),
@@ -147,7 +150,7 @@ class CallMeter implements Meter {
   }
 
   between(before: Mark, after: Mark): Cost {
-    const used = (key: keyof Usage): number => sum(after.usages, key) - sum(before.usages, key);
+    const used = (key: keyof Usage): number => grown(before.usages ?? [], after.usages ?? [], key);
     const disk = { faults: used("faults"), diskBytes: used("diskBytes") };
     if (before.traced === undefined || after.traced === undefined) {
       return { ...UNKNOWN, ...disk, reads: used("readCalls"), bytes: used("readBytes") };
@@ -170,6 +173,7 @@ class CallMeter implements Meter {
 
 const UNKNOWN: Omit<Cost, "reads" | "bytes"> = {
   metadata: undefined,
+  operations: undefined,
   otherMetadata: undefined,
   indexReads: undefined,
   indexBytes: undefined,
@@ -179,7 +183,11 @@ const UNKNOWN: Omit<Cost, "reads" | "bytes"> = {
   unsure: [],
 };
 
-/** Processes that are gone, or were not there, count nothing. */
-function sum(usages: Mark["usages"] = [], key: keyof Usage): number {
-  return usages.reduce((total, one) => total + (one?.[key] ?? 0), 0);
+/** Those that were not there before count from zero, those that are gone nothing. */
+function grown(
+  before: readonly (Usage | undefined)[],
+  after: readonly (Usage | undefined)[],
+  key: keyof Usage,
+): number {
+  return after.reduce((total, one, i) => total + (one === undefined ? 0 : one[key] - (before[i]?.[key] ?? 0)), 0);
 }

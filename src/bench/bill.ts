@@ -179,7 +179,7 @@ async function measured(running: Running, contender: Contender): Promise<BillRow
     marks.push(await meter.mark(all));
     await rank.all(() => ({ cmd: "close" }), OPEN_MS);
     await endAgent(job);
-    marks.push(await meter.mark(metered([pid])));
+    marks.push(await meter.mark(all));
     const stored = contender.loader === "memmap" ? width * MAP_BYTES : set.bytes / set.samples;
     const [start, run, end] = [between(meter, marks, 0), between(meter, marks, 2), between(meter, marks, 3)];
     return { name: contender.name, samples, needed: samples * stored, start, run, end, kept };

@@ -71,7 +71,10 @@ function devicesOf({ devices }: Snapshot): Map<string, Device> {
 
 function beganAnew(old: Device, now: Device): boolean {
   if (old.since !== undefined && now.since !== undefined && now.since !== old.since) return true;
-  return [...old.counters].some(([name, { count }]) => (now.counters.get(name)?.count ?? 0) < count);
+  return [...old.counters].some(([name, { count, sum = 0 }]) => {
+    const counter = now.counters.get(name);
+    return (counter?.count ?? 0) < count || (counter?.sum ?? 0) < sum;
+  });
 }
 
 function add(spent: Spent, old: Device | undefined, now: Device): void {

@@ -7,6 +7,7 @@ const cost = (reads: number, bytes: number, metadata: number): Cost => ({
   reads,
   bytes,
   metadata,
+  operations: undefined,
   otherMetadata: undefined,
   indexReads: undefined,
   indexBytes: undefined,

@@ -90,6 +90,11 @@ test(
         assert.ok(cost.reads >= 3 && cost.reads % 3 === 0, `${name}: ${cost.reads} requests`);
         assert.equal(cost.bytes, cost.reads * 4 * MIB, name);
         assert.equal(cost.metadata, (cost.reads / 3) * 2, name);
+        assert.deepEqual(
+          cost.operations,
+          { ldlm_ibits_enqueue: cost.metadata / 2, mds_close: cost.metadata / 2 },
+          name,
+        );
         assert.equal(cost.onePage, cost.reads / 3, name);
         assert.deepEqual(cost.unsure, [], name);
       }

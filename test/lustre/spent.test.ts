@@ -4,7 +4,8 @@ import { test } from "node:test";
 import { parseCounters } from "../../src/lustre/counters.ts";
 import type { Snapshot } from "../../src/lustre/read-counters.ts";
 import { spentBetween, totalOf } from "../../src/lustre/spent.ts";
-import { CLIENT, grown, recordedCounters } from "./fixtures.ts";
+import { CLIENT, grown, recorded, recordedCounters } from "./fixtures.ts";
+import { mutatedText, told } from "./hostile.ts";
 
 const OSC = (ost: number): string => `osc.lustre-OST000${ost}-osc-${CLIENT}`;
 const NAME = (ost: number): string => OSC(ost).slice("osc.".length);
@@ -86,6 +87,17 @@ test("an OST that is gone, or came without saying when it began, is not known; o
   const since = spentBetween(fresh, snapshot(THEN, 1_796_074_610));
   assert.deepEqual(since.unknown, []);
   assert.equal(since.reads.get("lustre-OST0003")!.bytes, parseCounters(THEN)[4]!.counters.get("read_bytes")!.sum);
+});
+
+test("damaged outputs give numbers that can be, or nothing", () => {
+  told(mutatedText([THEN, recorded("as-nobody-get_param.txt")]), 300, 7, (text) => {
+    const { reads, metadata } = spentBetween(BEFORE, snapshot(text, 1_796_074_610));
+    for (const { requests, bytes, ms } of reads.values()) {
+      assert.ok(requests > 0 && [requests, bytes, ms].every((value) => value >= 0 && Number.isFinite(value)), text);
+    }
+    assert.ok(metadata >= 0 && Number.isFinite(metadata), text);
+    return reads.size > 0;
+  });
 });
 
 test("sizes are not known where one OST does not tell them", () => {
