@@ -1,5 +1,5 @@
 // `npm run test:hostile [-- --format jsonl --mutations 20000 --seed 1]`: damaged shards, as `npm test` does with 300 of them. A format
-// takes part whose test folder has a `samples.ts` with `hostileShards`; `lov` (layouts), `getstripe`, `targets` and `doctor` (what tools print)
+// takes part whose test folder has a `samples.ts` with `hostileShards`; `lov` (layouts), `getstripe`, `targets`, `counters` and `doctor` (what tools print)
 // beside them. Builds nothing: run the build first.
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -22,6 +22,7 @@ const outputs = {
   lov: lustre.hostileLov,
   getstripe: lustre.hostileGetstripe,
   targets: lustre.hostileTargets,
+  counters: lustre.hostileCounters,
   doctor: doctor.hostileTools,
 };
 

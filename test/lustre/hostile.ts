@@ -7,6 +7,7 @@ import { readFileSync, readdirSync } from "node:fs";
 import fc from "fast-check";
 import { AthanorError } from "../../src/base/errors.ts";
 import { parseGetstripe } from "../../src/lustre/getstripe.ts";
+import { operationsOf, parseCounters, readsOf } from "../../src/lustre/counters.ts";
 import { ostAt, spreadOf } from "../../src/lustre/layout.ts";
 import type { Layout } from "../../src/lustre/layout.ts";
 import { decodeLov } from "../../src/lustre/lov.ts";
@@ -94,6 +95,19 @@ export const hostileTargets: Hostile = (runs, seed) => {
       for (const bytes of [total, used, available]) assert.ok(bytes >= 0 && Number.isFinite(bytes), text);
     for (const index of [...osts.keys(), ...space.keys(), ...faults.values()]) assert.ok(Number.isFinite(index), text);
     return osts.size + space.size + faults.size + parsePool(text).length > 0;
+  });
+};
+
+/** `lctl get_param` of statistics: what is no counter is left out. */
+export const hostileCounters: Hostile = (runs, seed) => {
+  const names = ["get_param-osc.stats", "get_param-llite.stats", "get_param-mdc.stats", "as-nobody-get_param"];
+  return told(mutatedText(names.map((name) => recorded(`${name}.txt`))), runs, seed, (text) => {
+    const devices = parseCounters(text);
+    for (const device of devices) {
+      const numbers = [...Object.values(readsOf(device)), ...operationsOf(device).values()];
+      for (const number of numbers) assert.ok(number >= 0 && Number.isFinite(number), text);
+    }
+    return devices.length > 0;
   });
 };
 

@@ -31,6 +31,12 @@ test("a range over DoM and OSTs", () => {
   );
 });
 
+test("damaged: a component on the metadata server that names OSTs, too, counts once", () => {
+  const both = { ...emptyComponent(), pattern: ["mdt"], stripeCount: 1, stripeSize: 4096, osts: [3] };
+  const layout = { composite: false, generation: 1, mirrors: 1, components: [both], foreign: undefined };
+  assert.deepEqual(spreadOf(layout, 0n, 10_000n), { osts: new Map(), mdt: 10_000n, none: 0n });
+});
+
 test("of mirrors the one that is read: preferred, never stale", () => {
   const mirrors = layoutOf(sampled("getstripe-y-flr-stale.yaml"));
   assert.deepEqual(

@@ -5,10 +5,11 @@ import { parseImports } from "../../src/doctor/imports.ts";
 import { parseNets } from "../../src/doctor/lnet.ts";
 import { parseQuota } from "../../src/lustre/quota.ts";
 import { parseReadTimes } from "../../src/doctor/target-stats.ts";
+import { parseCounters } from "../../src/lustre/counters.ts";
 import { parseGetstripe } from "../../src/lustre/getstripe.ts";
 import { fileSystemOf, parseCheck, parseDf, parseOsts, parsePool } from "../../src/lustre/targets.ts";
 import { recorded, sampled } from "./fixtures.ts";
-import { hostileTargets } from "./hostile.ts";
+import { hostileCounters, hostileTargets } from "./hostile.ts";
 
 test("lfs osts", () => {
   assert.deepEqual(
@@ -48,6 +49,7 @@ test("pools, and the name of a file system", () => {
 test("mutated outputs: what is not known is left out, and every number is one", () => {
   const { told, refused } = hostileTargets(2000, 1);
   assert.ok(told > 1000 && refused > 50, `${told} told something, ${refused} nothing`);
+  assert.ok(hostileCounters(1000, 1).told > 500);
 });
 
 test("a line of 128 KiB, whatever stands in it, takes no time", () => {
@@ -64,6 +66,7 @@ test("a line of 128 KiB, whatever stands in it, takes no time", () => {
         parseNets,
         parseImports,
         parseReadTimes,
+        parseCounters,
         parseQuota,
       ])
         parse(text);
