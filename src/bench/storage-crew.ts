@@ -137,7 +137,7 @@ class Member {
 
   private errorOf(fault: Extract<Line, { fault: unknown }>["fault"]): Error {
     const { code, path, message, step } = fault;
-    const room = noRoom(code, path);
+    const room = noRoom(fault, path);
     if (room !== undefined)
       return new BenchRoom(`no room: the file system answered ${code}`, { file: path }, room, message);
     const making = step === "make" || step === "write" || (step === "open" && code !== "ENOENT");

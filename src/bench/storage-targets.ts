@@ -3,7 +3,7 @@
  * Nothing is set outside the bench's own folder. On MooseFS `mfsfileinfo` tells the chunk servers. Other mounts tell nothing.
  */
 import { runTool } from "../base/run-tool.ts";
-import { formatNumber } from "../base/units.ts";
+import { formatNumber, formatSize } from "../base/units.ts";
 import { askFiles } from "../lustre/ask.ts";
 import type { Answer } from "../lustre/ask.ts";
 import { isReleased, spreadOf } from "../lustre/layout.ts";
@@ -38,9 +38,12 @@ export async function chooseTargets(
 ): Promise<Chosen> {
   if (mount.kind !== "lustre") return { targets: [], all: 0, notes: [] };
   const { targets, notes } = await readTargets(mount, root, timeoutMs);
-  const usable = targets.filter(({ state, available }) => USABLE.has(state) && (available ?? Infinity) >= 2 * bytes);
+  const roomy = ({ available }: Target): boolean => (available ?? Infinity) >= 2 * bytes;
+  const usable = targets.filter((target) => USABLE.has(target.state) && roomy(target));
   const out = targets.filter((target) => !usable.includes(target));
-  if (out.length > 0) notes.push(`left out: ${out.map(({ name, state }) => `${name} (${state})`).join(", ")}`);
+  const why = (target: Target): string =>
+    USABLE.has(target.state) ? `${formatSize(target.available ?? 0)} free` : target.state;
+  if (out.length > 0) notes.push(`left out: ${out.map((target) => `${target.name} (${why(target)})`).join(", ")}`);
   const chosen = usable.filter(
     (_, i) => Math.floor((i * most) / usable.length) !== Math.floor(((i - 1) * most) / usable.length),
   );

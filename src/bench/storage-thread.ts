@@ -1,5 +1,6 @@
 /** The thread of storage-process.ts that makes the calls: a job in, an answer out, and in shared memory where it is. */
 import { parentPort, workerData } from "node:worker_threads";
+import { errnoName } from "../base/errno.ts";
 import { doJob } from "./storage-io.ts";
 import { STEPS } from "./storage-jobs.ts";
 import type { Job, Line, Span, Step } from "./storage-jobs.ts";
@@ -27,7 +28,8 @@ parentPort!.on("message", (job: Job) => {
     try {
       return { done: doJob(job, watch) };
     } catch (error) {
-      const { code = "EIO", message, path = last } = error as NodeJS.ErrnoException;
+      const { message, path = last } = error as NodeJS.ErrnoException;
+      const code = errnoName(error) ?? "EIO";
       return { fault: { code, message, path, byteOffset: at[1], step } };
     }
   };

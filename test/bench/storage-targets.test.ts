@@ -20,7 +20,7 @@ test("OSTs are spread over all, and those that are switched off or have no room 
   assert.deepEqual(await names(2), [0, 2]);
   // The last one is the smallest.
   assert.deepEqual(await names(8, 1 << 30), [0, 1, 2]);
-  assert.match((await of(8, 1 << 30)).notes.join(), /left out: lustre-OST0003/);
+  assert.match((await of(8, 1 << 30)).notes.join(), /left out: lustre-OST0003 \(863MiB free\)/);
   const off = replay(t, { lfs: { ...WELL, "osts /mnt/lustre": { stdout: recorded("fail-inactive-lfs-osts.txt") } } });
   const { targets, notes } = await off.inside(() => chooseTargets(mountAt(off.folder), { ...LIMITS, most: 8 }));
   assert.equal(targets.length, 3);
