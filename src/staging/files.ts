@@ -131,7 +131,7 @@ function clear({ code, message, path, writing }: FileFault): Error {
       return new CopyWrite(
         `writing failed with ${code}`,
         { file: path },
-        noRoom(code, path) ?? "check the folder's owner, its mode and the mount; the same line goes on",
+        noRoom({ code }, path) ?? "check the folder's owner, its mode and the mount; the same line goes on",
         message,
       );
   }
