@@ -125,6 +125,8 @@ const message = z.discriminatedUnion("type", [
   }),
   z.object({ type: z.literal("why") }),
   z.object({ type: z.literal("stats") }),
+  /** Which data is open here; also without a hello: whoever wants to move files asks. */
+  z.object({ type: z.literal("uses") }),
   z.object({ type: z.literal("close") }),
 ]);
 

@@ -301,6 +301,13 @@ export class Server implements House {
     };
   }
 
+  uses(): string[] {
+    const named = [...this.rooms.values()].flatMap(
+      ({ hello: { mix, view } }) => mix?.sources.map(({ path }) => path) ?? [view.source],
+    );
+    return [...new Set(named)].sort();
+  }
+
   private openRoom(hello: Hello, key: string, slotOf: SlotOf): Room {
     const waiting = new Set<Waiter>();
     const opened = this.opener.open(hello, {

@@ -34,6 +34,8 @@ export interface House {
   ready(session: Session): void;
   forget(session: Session): void;
   stats(group: Group | undefined): Record<string, unknown>;
+  /** Data that sessions have open, or are opening, as their clients named it: folders, files, globs. */
+  uses(): string[];
   /** `why` a session waits, with the oldest storage call that hangs. */
   withHanging(why: string): string;
   /** The oldest storage call under way, in words. */
@@ -120,6 +122,8 @@ export class Session {
         return this.send({ type: "why", text: this.why() });
       case "stats":
         return this.send({ type: "stats", stats: this.house.stats(this.joined?.group) });
+      case "uses":
+        return this.send({ type: "uses", pid: process.pid, sources: this.house.uses() });
       case "close":
         this.end();
         this.socket.end();

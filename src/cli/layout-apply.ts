@@ -1,7 +1,9 @@
-/** `athanor layout apply PATH`: sets the striping of a folder; with `--copy-to` copies its data into one that is set right. */
+/**
+ * `athanor layout apply PATH`: sets the striping of a folder; with `--copy-to` copies its data into one that is set right, with `--migrate`
+ * lays files elsewhere.
+ */
 import type { Command } from "commander";
-import { AthanorError } from "../base/errors.ts";
-import { formatNumber, formatSize, parseDuration, parseSize } from "../base/units.ts";
+import { parseDuration, parseSize } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
 import type { Use } from "../lustre/advice.ts";
 import { applyAdvice } from "../lustre/apply.ts";
@@ -9,9 +11,9 @@ import { reportJson, reportText } from "../lustre/report-text.ts";
 import { layoutReport } from "../lustre/report.ts";
 import type { LustreReport, OtherReport } from "../lustre/report.ts";
 import { copyFolder } from "../staging/copy-folder.ts";
-import type { CopyResult } from "../staging/copy-folder.ts";
 import { planCopy } from "../staging/copy-plan.ts";
-import type { CopyPlan } from "../staging/copy-plan.ts";
+import { moveFiles } from "../staging/moves.ts";
+import { copyJson, copyText, movedText, wouldMove } from "./layout-moved.ts";
 import { printLine, resumable, wantsJson, withFiles, withProgress, withStorage } from "./command.ts";
 
 export interface LayoutFlags {
@@ -19,26 +21,69 @@ export interface LayoutFlags {
   timeout: string;
   polite?: string;
   for?: Use;
+  probe?: boolean;
 }
 
 interface ApplyFlags extends LayoutFlags {
   apply?: boolean;
   copyTo?: string;
+  migrate?: boolean;
+  verify: boolean;
   bandwidth?: string;
 }
 
 export function registerApply(command: Command): void {
   command
     .option("--copy-to <folder>", "copy the data into this new folder, set right, file by file and verified; resumable")
-    .option("--bandwidth <size>", "bytes a second that a copy reads, and writes, at most (200MiB)")
+    .option("--migrate", "lay the files that `advise` names on other OSTs, one at a time, by lfs migrate --non-block")
+    .option("--no-verify", "with --migrate: do not read each file before and after")
+    .option("--bandwidth <size>", "bytes a second that are read, and as many written, at most (200MiB)")
     .option("--apply", "do it")
     .action(async (path: string, flags: ApplyFlags, command: Command) => {
       const json = wantsJson(command);
+      refuseStray(path, flags);
       if (flags.copyTo !== undefined) return copy(path, flags.copyTo, flags, json);
-      if (flags.bandwidth !== undefined)
-        throw new Usage("--bandwidth goes with --copy-to", { file: path }, "without it no byte is moved");
+      if (flags.migrate === true) return printMoves(path, flags, command);
       await printLine(await applied(await reportOf(path, flags, true, command), flags, json));
     });
+}
+
+/** Flags that would be passed over. */
+function refuseStray(path: string, { copyTo, migrate, verify, bandwidth }: ApplyFlags): void {
+  const remedy = "see `athanor layout apply --help`";
+  if (copyTo !== undefined && migrate === true)
+    throw new Usage("--copy-to and --migrate are two ways: one at a time", { file: path }, remedy);
+  if (bandwidth !== undefined && copyTo === undefined && migrate !== true)
+    throw new Usage("--bandwidth goes with --copy-to or --migrate", { file: path }, "without them no byte is moved");
+  if (!verify && migrate !== true)
+    throw new Usage("--no-verify goes with --migrate", { file: path }, "a copy is always verified");
+}
+
+async function printMoves(path: string, flags: ApplyFlags, command: Command): Promise<void> {
+  const json = wantsJson(command);
+  if (flags.apply !== true) {
+    const report = await reportOf(path, flags, true, command);
+    if (report.kind === "other") return printLine(json ? JSON.stringify(reportJson(report)) : reportText(report));
+    const { path: folder, moves, movesInAll } = report;
+    return printLine(json ? JSON.stringify({ path: folder, moves, movesInAll, applied: null }) : wouldMove(report));
+  }
+  const { limit, for: use, verify } = flags;
+  const bandwidth = bandwidthOf(flags);
+  const timeoutMs = timeoutOf(flags);
+  const result = await withFiles((files) =>
+    withStorage(
+      (storage, polite) =>
+        resumable("moving", () =>
+          withProgress("moving", json, (progress) =>
+            moveFiles(path, { files, storage, polite, timeoutMs, limit, use, verify, bandwidth, progress }),
+          ),
+        ),
+      flags.polite,
+    ),
+  );
+  if ("mount" in result) return printLine(json ? JSON.stringify(reportJson(result)) : reportText(result));
+  await printLine(json ? JSON.stringify({ applied: true, ...result }) : movedText(result));
+  if (result.stayed.length > 0) process.exitCode = 1;
 }
 
 export function reportOf(
@@ -47,12 +92,12 @@ export function reportOf(
   advise: boolean,
   command: Command,
 ): Promise<LustreReport | OtherReport> {
-  const { limit, for: use } = flags;
+  const { limit, for: use, probe = false } = flags;
   const timeoutMs = timeoutOf(flags);
   return withStorage(
     (storage, polite) =>
       withProgress("asking", wantsJson(command), (progress) =>
-        layoutReport(path, { storage, polite, progress, limit, timeoutMs, use, advise }),
+        layoutReport(path, { storage, polite, progress, limit, timeoutMs, use, advise, probe }),
       ),
     flags.polite,
   );
@@ -95,52 +140,4 @@ async function copy(path: string, target: string, flags: ApplyFlags, json: boole
       await printLine(json ? JSON.stringify(copyJson(plan, result)) : copyText(plan, result));
     }, flags.polite),
   );
-}
-
-function copyJson({ from, to, left, bytes, done, change, notes }: CopyPlan, result: CopyResult | undefined): object {
-  const index = result?.index instanceof AthanorError ? result.index.toRecord() : result?.index;
-  return {
-    from,
-    to,
-    files: left.length,
-    bytes,
-    before: done,
-    change: change ?? null,
-    notes,
-    applied: result === undefined ? null : { ...result, index },
-  };
-}
-
-function copyText(plan: CopyPlan, result: CopyResult | undefined): string {
-  const { from, to, mount, left, bytes, done, change, why, notes } = plan;
-  const what = `${formatNumber(left.length, "file")}, ${formatSize(bytes)}`;
-  const lines = [result === undefined ? `would copy ${what}: ${from} to ${to}` : `copied ${what}: ${from} to ${to}`];
-  if (done.files > 0)
-    lines.push(`  ${formatNumber(done.files, "file")}, ${formatSize(done.bytes)} are there from an earlier run`);
-  for (const note of notes) lines.push(`  ${note}`);
-  if (change !== undefined) {
-    lines.push(`  striped ${result === undefined ? "by" : "so"}: ${change.command}`);
-    for (const reason of why) lines.push(`    ${reason}`);
-    if (change.overrides !== undefined) lines.push(`    instead of: ${change.overrides}`);
-  }
-  if (result === undefined) return [...lines, "nothing was changed: --apply does it"].join("\n");
-  const cached = result.files - result.direct;
-  const where =
-    mount.kind === "memory"
-      ? "in memory, where it lies"
-      : cached === 0
-        ? "past the page cache"
-        : `${formatNumber(cached, "file")} perhaps from the page cache: this file system has no direct reads`;
-  lines.push(`  each was read back and compared by size and CRC32C, ${where}`);
-  if (result.otherTimes > 0)
-    lines.push(`  ${formatNumber(result.otherTimes, "file")} with another mtime: the file system did not take it`);
-  lines.push(`  ${indexText(result.index, to)}`, `  undo: remove ${to}; ${from} is untouched`);
-  return lines.join("\n");
-}
-
-function indexText(index: CopyResult["index"], to: string): string {
-  if (index === "none") return `no index came along: \`athanor index ${to}\` makes one`;
-  if (index === "fits") return "its index came along and fits";
-  if (index === "adopted") return "its index came along and was adopted";
-  return `its index came along and does not fit (${index.message}): \`athanor index ${to}\``;
 }

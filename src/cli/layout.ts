@@ -34,6 +34,7 @@ export function register(program: Command): void {
     "what the striping should be, why, the line that changes it and its undo; exit code 1 when there is something to do",
   )
     .addOption(forOption())
+    .option("--probe", "measure what several OSTs give: reads at most 256MiB of the files")
     .action(async (path: string, flags: LayoutFlags, command: Command) => {
       const report = await reportOf(path, flags, true, command);
       await printLine(wantsJson(command) ? JSON.stringify(reportJson(report)) : reportText(report));

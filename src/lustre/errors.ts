@@ -7,3 +7,5 @@ export const LayoutInvalid = defineError("ATH_LAYOUT_INVALID", 1);
 export const LayoutUnreadable = defineError("ATH_LAYOUT_UNREADABLE", 3);
 /** The striping of a folder could not be set, or is not what was asked for. */
 export const LayoutNotApplied = defineError("ATH_LAYOUT_NOT_APPLIED", 3);
+/** A file could not be laid elsewhere, or lies elsewhere than it was asked to. */
+export const LayoutNotMoved = defineError("ATH_LAYOUT_NOT_MOVED", 3);

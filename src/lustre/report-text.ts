@@ -1,11 +1,13 @@
 /** The report of `athanor layout` for eyes and as JSON. */
-import { formatNumber, formatSize } from "../base/units.ts";
+import { formatDuration, formatNumber, formatSize } from "../base/units.ts";
 import { MOUNT_NAMES, mountAdvice } from "../storage/mount-advice.ts";
 import type { Mount } from "../storage/mounts.ts";
 import { describeLayout } from "./advice.ts";
 import type { Advice } from "./advice.ts";
 import { END_OF_FILE, isReleased, spreadOf } from "./layout.ts";
 import type { Component, Layout } from "./layout.ts";
+import { secondsOf } from "./probe.ts";
+import type { Probe } from "./probe.ts";
 import type { LustreReport, OtherReport } from "./report.ts";
 import type { Target } from "./targets.ts";
 
@@ -16,6 +18,7 @@ export function reportJson(report: LustreReport | OtherReport): object {
     return { path, mount, layout: layout ?? null, fits: mountAdvice(mount) };
   }
   const { path, mount, client, targets, survey, balance, findings, notes, advice, moves, movesInAll, folders } = report;
+  const { probe } = report;
   const files = survey.files.map(({ path: name, layout, size, fault }) => ({
     path: name,
     size: size ?? null,
@@ -38,6 +41,7 @@ export function reportJson(report: LustreReport | OtherReport): object {
     advice: advice ?? null,
     moves,
     movesInAll,
+    probe: probe ?? null,
     folders,
     files,
   };
@@ -71,6 +75,7 @@ export function reportText(report: LustreReport | OtherReport): string {
     lines.push(`${severity}: ${what}${fix === undefined ? "" : ` (${fix})`}`);
   if (advice !== undefined) lines.push("", ...adviceLines(advice, report.folders));
   if (moves.length > 0) lines.push("", ...moveLines(report));
+  if (report.probe !== undefined) lines.push("", ...probeLines(report.probe, report));
   return lines.join("\n");
 }
 
@@ -207,3 +212,23 @@ function moveLines({ moves, movesInAll, balance }: LustreReport): string[] {
   lines.push(`  up to ${gain} × the rate while all of it is read, by arithmetic, not measured`);
   return lines;
 }
+
+function probeLines(probe: Probe | string, { balance }: LustreReport): string[] {
+  if (typeof probe === "string") return [`probe: ${probe}`];
+  const { one, several, bytes, seconds } = probe;
+  const { osts, rate } = several;
+  const total = balance.osts.reduce((sum, ost) => sum + ost.bytes, 0);
+  const time = (parallel: number): string => formatDuration(secondsOf(probe, total, parallel));
+  const lines = [
+    `probe: ${formatSize(one)}/s from one OST, ${formatSize(rate)}/s from ${osts} at once (${(rate / one).toFixed(1)} ×)`,
+    `  ${formatSize(bytes)} read in ${formatDuration(seconds)} by this node, medians of short reads; its cache was dropped before, the servers' may hold them`,
+    `  so this node would read all of it once in some ${time(balance.parallel)} as it lies (${balance.parallel.toFixed(1)} OSTs at work)`,
+  ];
+  if (balance.possible > EVEN * balance.parallel)
+    lines.push(`  and in some ${time(balance.possible)} if it lay evenly (${balance.possible.toFixed(1)} OSTs)`);
+  if (balance.possible > osts) lines.push(`  more OSTs than ${osts} were not measured, and are not counted`);
+  return lines;
+}
+
+/** Less is no difference. */
+const EVEN = 1.05;

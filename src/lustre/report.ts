@@ -16,6 +16,8 @@ import { askFiles } from "./ask.ts";
 import { balanceOf, isWorthIt, movesOf } from "./balance.ts";
 import type { Balance, Move } from "./balance.ts";
 import { isReleased, staleMirrors } from "./layout.ts";
+import { probeOsts } from "./probe.ts";
+import type { Probe } from "./probe.ts";
 import { optionsOf, quoted } from "./setstripe.ts";
 import { realPath, statOf, surveyOf } from "./survey.ts";
 import type { Survey, SurveyOptions } from "./survey.ts";
@@ -26,6 +28,10 @@ export interface ReportOptions extends Omit<SurveyOptions, "beside"> {
   advise: boolean;
   /** @default what the files look like */
   use?: Use | undefined;
+  /** Measure what several OSTs give, by a short read. @default false */
+  probe?: boolean;
+  /** Files that are not to be moved, relative to the folder. */
+  stay?: ReadonlySet<string>;
   /** Where /proc and /sys are looked for. @default $ATHANOR_HOST_ROOT, else `/` */
   root?: string;
 }
@@ -39,6 +45,8 @@ export interface Finding {
 }
 
 export interface MoveAdvice extends Move {
+  /** What `lfs migrate` is told of the layout. */
+  words: readonly string[];
   command: string;
   undo: string;
 }
@@ -58,6 +66,8 @@ export interface LustreReport {
   moves: MoveAdvice[];
   /** How many there are in all, and their bytes. */
   movesInAll: { files: number; bytes: number };
+  /** What was measured, or why it was not; undefined: not asked for. */
+  probe: Probe | string | undefined;
   /** Folders below that hold files: each has a default of its own. */
   folders: number;
 }
@@ -107,6 +117,7 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
     advice: undefined,
     moves: [],
     movesInAll: { files: 0, bytes: 0 },
+    probe: undefined,
     folders: new Set(survey.files.map((file) => dirname(file.path)).filter((name) => name !== ".")).size,
   };
   if (!options.advise) return report;
@@ -122,7 +133,9 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
     slowLinks: hasSlowLinks(mount),
   });
   const room = new Map(placeable.map((ost) => [ost.index, roomOf(ost)]));
-  Object.assign(report, await movable(path, files, balance, room, options.timeoutMs));
+  Object.assign(report, await movable(path, files, balance, room, options));
+  const osts = working.map(({ index }) => index);
+  if (options.probe === true) report.probe = await probeOsts(path, files, osts, options.python);
   return report;
 }
 
@@ -221,10 +234,10 @@ async function movable(
   files: readonly FileFacts[],
   balance: Balance,
   room: ReadonlyMap<number, number>,
-  timeoutMs: number | undefined,
+  options: ReportOptions,
 ): Promise<Pick<LustreReport, "moves" | "movesInAll">> {
   const layouts = new Map(files.map(({ path, layout }) => [path, layout]));
-  const stay = new Set<string>();
+  const stay = new Set(options.stay);
   let all: Move[] = [];
   for (let round = 0; round < HSM_ROUNDS; round++) {
     const free = files.filter(({ path, layout }) => !stay.has(path) && layout.foreign === undefined);
@@ -232,7 +245,7 @@ async function movable(
     if (all.length === 0) break;
     const paths = all.slice(0, MOVES).map(({ path }) => join(folder, path));
     // oxlint-disable-next-line no-await-in-loop -- the next round depends on this one
-    const ran = await runTool("lfs", ["hsm_state", ...paths], { timeoutMs });
+    const ran = await runTool("lfs", ["hsm_state", ...paths], { timeoutMs: options.timeoutMs });
     const states = new Map(
       [...ran.stdout.matchAll(/^(.*): \(0x[0-9a-f]+\)(.*)$/gm)].map(([, path, words]) => [path, words!]),
     );
@@ -244,11 +257,10 @@ async function movable(
   const movesInAll = { files: all.length, bytes: all.reduce((sum, { size }) => sum + size, 0) };
   const moves = all.slice(0, MOVES).flatMap((move) => {
     if (stay.has(move.path)) return [];
+    const words = (ost: number): string[] => optionsOf(layouts.get(move.path)!, ost)!;
     const line = (ost: number): string =>
-      ["lfs migrate --non-block", ...optionsOf(layouts.get(move.path)!, ost)!, quoted(join(folder, move.path))].join(
-        " ",
-      );
-    return [{ ...move, command: line(move.to), undo: line(move.from) }];
+      ["lfs migrate --non-block", ...words(ost), quoted(join(folder, move.path))].join(" ");
+    return [{ ...move, words: words(move.to), command: line(move.to), undo: line(move.from) }];
   });
   return { moves, movesInAll };
 }

@@ -40,7 +40,8 @@ export async function copyFolder(plan: CopyPlan, options: CopyRun): Promise<Copy
   const { files, bandwidth, polite, progress } = options;
   const { from, to, left, journal, change } = plan;
   await files.call({ op: "folder", path: to });
-  if (journal.head === undefined) await journal.add({ athanor: "copy", version: 1, from });
+  const begun = journal.head !== undefined;
+  await journal.begin({ athanor: "copy", version: 1, from });
   // Before the first file: it holds for new ones.
   if (change !== undefined) await setDefault(to, change, options);
   const folders = [...new Set([to, ...left.map(({ path }) => join(to, dirname(path)))])];
@@ -48,7 +49,7 @@ export async function copyFolder(plan: CopyPlan, options: CopyRun): Promise<Copy
     // oxlint-disable-next-line no-await-in-loop -- one thread
     await files.call({ op: "folder", path });
     // oxlint-disable-next-line no-await-in-loop -- one thread
-    if (journal.head !== undefined) await files.call({ op: "sweep", path });
+    if (begun) await files.call({ op: "sweep", path });
   }
   const result: CopyResult = { files: 0, bytes: 0, direct: 0, otherTimes: 0, index: "none" };
   // Each byte is read twice: of the source, and of the copy.

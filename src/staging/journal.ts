@@ -19,7 +19,7 @@ export interface JournalHead {
 export class Journal<Line extends object> {
   readonly path: string;
   /** Undefined: there is none yet. */
-  readonly head: JournalHead | undefined;
+  private first: JournalHead | undefined;
   readonly lines: readonly Line[];
   private readonly files: Files;
   /** Bytes of whole lines, where a kill has left half a one behind them. */
@@ -34,7 +34,7 @@ export class Journal<Line extends object> {
   ) {
     this.files = files;
     this.path = path;
-    this.head = head;
+    this.first = head;
     this.lines = lines;
     this.cut = cut;
   }
@@ -52,6 +52,17 @@ export class Journal<Line extends object> {
     if (head !== undefined && (head.athanor !== kind || head.version !== 1))
       throw new JournalInvalid("is not a journal that this version wrote", { file: path, line: 1 }, REMEDY);
     return new Journal(files, path, head, lines, text === whole ? undefined : Buffer.byteLength(whole));
+  }
+
+  get head(): JournalHead | undefined {
+    return this.first;
+  }
+
+  /** Writes the first line where there is none. */
+  async begin(head: JournalHead): Promise<void> {
+    if (this.first !== undefined) return;
+    await this.add(head);
+    this.first = head;
   }
 
   async add(line: Line | JournalHead): Promise<void> {

@@ -2,7 +2,8 @@
  * A Lustre for the command line, out of recordings: a folder that /proc/self/mountinfo calls a Lustre mount, files in it whose layouts are
  * real xattrs under another name, an `lfs` that answers from recorded texts, a Python in which calls on chosen files never return.
  */
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import {
   chmodSync,
   existsSync,
@@ -41,6 +42,13 @@ export interface Recording {
   hang?: boolean;
   /** What stands behind each path of the arguments, by path, `*` for all others. */
   each?: Record<string, string>;
+  /**
+   * `lfs migrate`: lays the file on the OST behind `-o`, really, and then does that to it: nothing, other bytes under the same mtime, another
+   * mtime, or lays it on the OST before that one.
+   */
+  migrates?: "well" | "bytes" | "mtime" | "elsewhere";
+  /** Seconds before it does anything. */
+  after?: number;
   /** Answers that hold from now on. */
   next?: Record<string, Recording>;
 }
@@ -123,10 +131,10 @@ export class Replay {
     const all = Object.entries(answers);
     // Whole lines before first words.
     const sorted = [...all.filter(([key]) => key.includes(" ")), ...all.filter(([key]) => !key.includes(" "))];
-    const cases = sorted.map(([key, { stdout = "", stderr = "", status = 0, hang, each }], i) => {
+    const cases = sorted.map(([key, { stdout = "", stderr = "", status = 0, hang, each, migrates }], i) => {
       const asked = word(here(key));
       const pattern = key.includes(" ") ? asked : `${asked}|${asked}\\ *`;
-      if (each !== undefined) return `${pattern}) ;;`;
+      if (each !== undefined || migrates !== undefined) return `${pattern}) ;;`;
       const [out, err] = [join(folder, `${i}.out`), join(folder, `${i}.err`)];
       writeFileSync(out, here(stdout));
       writeFileSync(err, stderr);
@@ -190,6 +198,24 @@ export class Replay {
           .split("\n")
           .map((path) => this.plain(path))
       : [];
+  }
+
+  /** OSTs of files without components, by name. */
+  ostsOf(names: readonly string[]): number[] {
+    const code =
+      "import json,os,struct,sys\nprint([struct.unpack_from('<I', os.getxattr(p, 'user.lov'), 52)[0] for p in json.load(sys.stdin)])";
+    const input = JSON.stringify(names.map((name) => join(this.folder, name)));
+    return JSON.parse(spawnSync(PYTHON, ["-c", code], { input, encoding: "utf8" }).stdout) as number[];
+  }
+
+  /** `athanor layout …` in the background, the first of a group of processes. */
+  start(...args: string[]): ChildProcess {
+    return spawn(process.execPath, [MAIN, "layout", ...args], {
+      env: this.env,
+      cwd: this.folder,
+      detached: true,
+      stdio: "ignore",
+    });
   }
 
   /** `athanor layout …`. */

@@ -44,6 +44,21 @@ test("case 60: all shards on one OST are found, and lines lay them evenly", asyn
   const advised = await scene.report("d", { advise: true });
   golden("one-ost-advise", advised);
   assert.match(advised, /all 4 files lie on OST 3/);
+  assert.match(
+    await scene.report("d", { advise: true, probe: true }),
+    /probe: not measured: only one OST holds 96 MiB/,
+  );
+});
+
+test("--probe: what was measured, and times made of it alone", async (t) => {
+  const uneven = [[3], [3], [3], [3], [3], [3], [1], [1]];
+  const scene = replay(t, { files: shards(uneven), lfs: WELL });
+  const advised = await scene.report("d", { advise: true, probe: true });
+  const rate = String.raw`[\d.]+[KMG]iB/s`;
+  const told = new RegExp(
+    `probe: ${rate} from one OST, ${rate} from 2 at once \\([\\d.]+ ×\\)\n  144MiB read in .*\n  so this node would read all of it once in some .* as it lies \\(1\\.3 OSTs at work\\)\n  and in some .* if it lay evenly \\(4\\.0 OSTs\\)\n  more OSTs than 2 were not measured`,
+  );
+  assert.match(advised, told);
 });
 
 test("an OST that is full", async (t) => {
