@@ -25,7 +25,7 @@ import { planOrder } from "../order/job.ts";
 import type { Job, Phase, PlannedOrder } from "../order/job.ts";
 import { parseState } from "../order/state.ts";
 import { Unsupported } from "../formats/errors.ts";
-import type { Placement } from "../lustre/placement.ts";
+import type { Placement } from "../placement/placement.ts";
 import type { PosixStorage } from "../storage/posix.ts";
 import { Attempts, Unwanted, type Waiter } from "./attempts.ts";
 import { BatchArithmetic, IndexTooLarge, ProtocolMessage } from "./errors.ts";

@@ -13,7 +13,7 @@ import { Order } from "../order/order.ts";
 import { RUN_BLOCKS } from "../order/resolve.ts";
 import { timelineOf } from "../order/state.ts";
 import type { SourceOptions } from "../order/types.ts";
-import type { Placement } from "../lustre/placement.ts";
+import type { Placement } from "../placement/placement.ts";
 import type { Storage } from "../storage/types.ts";
 import { newClocks } from "../telemetry/clocks.ts";
 import type { ViewLayout } from "./columns.ts";

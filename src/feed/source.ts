@@ -9,7 +9,7 @@ import { versionOf } from "../dataset/shard-files.ts";
 import { columnReader, formatOf } from "../formats/registry.ts";
 import type { BlockSamples, BlockTable, ColumnReader, RowFormat, ShardMeta, ValueKind } from "../formats/types.ts";
 import { shardKey } from "../order/proof.ts";
-import type { Home } from "../lustre/placement.ts";
+import type { Home } from "../storage/places.ts";
 import type { ExtentTable } from "../order/types.ts";
 import { returnBounce, takeBounce } from "../storage/bounce.ts";
 import { changedError } from "../storage/errors.ts";

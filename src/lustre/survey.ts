@@ -12,6 +12,7 @@ import { messageOf } from "../base/errors.ts";
 import { CALL_MS, runTool } from "../base/run-tool.ts";
 import type { ToolResult } from "../base/run-tool.ts";
 import { NotFound, systemError } from "../storage/errors.ts";
+import { findMount, readMounts } from "../storage/mounts.ts";
 import type { Mount } from "../storage/mounts.ts";
 import type { Storage } from "../storage/types.ts";
 import { askFiles, spared } from "./ask.ts";
@@ -107,6 +108,15 @@ export async function realPath(path: string, timeoutMs = CALL_MS): Promise<strin
     "check the path and that the file system is mounted",
     ran.stderr.trim(),
   );
+}
+
+/** The mount that holds `path`, which may have symbolic links; undefined: that cannot be told, and whoever reads it will say why. */
+export async function mountHolding(path: string, root: string, timeoutMs?: number): Promise<Mount | undefined> {
+  try {
+    return findMount(await realPath(path, timeoutMs), readMounts(root));
+  } catch {
+    return undefined;
+  }
 }
 
 /** `bulk`: there is a Python to ask many. Throws ATH_NOT_FOUND, ATH_ACCESS_DENIED; a call that hangs is an answer. */

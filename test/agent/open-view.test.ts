@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { ViewOpener } from "../../src/agent/open-view.ts";
 import type { Waiter } from "../../src/agent/attempts.ts";
 import type { DatasetIndex } from "../../src/dataset/types.ts";
-import { Placement } from "../../src/lustre/placement.ts";
+import { Placement } from "../../src/placement/placement.ts";
 import { createPosixStorage } from "../../src/storage/posix.ts";
 import { idRecords, put, shard } from "../dataset/shards.ts";
 

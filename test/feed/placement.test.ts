@@ -4,7 +4,7 @@ import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { Budget } from "../../src/feed/budget.ts";
-import type { Home } from "../../src/lustre/placement.ts";
+import type { Home } from "../../src/storage/places.ts";
 import type { OrderOptions } from "../../src/order/types.ts";
 import { unlessAborted } from "../../src/base/unless-aborted.ts";
 import { createPosixStorage } from "../../src/storage/posix.ts";

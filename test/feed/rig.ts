@@ -25,7 +25,7 @@ import type { Job, PlannedOrder } from "../../src/order/job.ts";
 import type { Order } from "../../src/order/order.ts";
 import type { OrderOptions, OrderState } from "../../src/order/types.ts";
 import { createPosixStorage } from "../../src/storage/posix.ts";
-import type { Placement } from "../../src/lustre/placement.ts";
+import type { Placement } from "../../src/placement/placement.ts";
 import type { Storage } from "../../src/storage/types.ts";
 import { concat, example } from "../kernels/examples.ts";
 

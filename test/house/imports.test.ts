@@ -9,6 +9,7 @@ const ROOMS = [
   "base",
   "storage",
   "lustre",
+  "placement",
   "kernels",
   "tokenizer",
   "formats",

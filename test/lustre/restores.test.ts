@@ -4,7 +4,7 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Placement } from "../../src/lustre/placement.ts";
+import { Placement } from "../../src/placement/placement.ts";
 import { Restores } from "../../src/lustre/restores.ts";
 import type { RestoreOptions, Told } from "../../src/lustre/restores.ts";
 import { Polite, parsePolite } from "../../src/storage/polite.ts";

@@ -3,12 +3,12 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Placement } from "../../src/lustre/placement.ts";
-import type { PlacementOptions } from "../../src/lustre/placement.ts";
+import { Placement } from "../../src/placement/placement.ts";
+import type { PlacementOptions } from "../../src/placement/placement.ts";
 import { requestBytes } from "../../src/lustre/request-size.ts";
-import { hexOf, recorded } from "./fixtures.ts";
-import { plainLov, replay } from "./replay.ts";
-import type { Replay, Scene } from "./replay.ts";
+import { hexOf, recorded } from "../lustre/fixtures.ts";
+import { plainLov, replay } from "../lustre/replay.ts";
+import type { Replay, Scene } from "../lustre/replay.ts";
 
 const MIB = 1 << 20;
 const RELEASED = plainLov([0], { pattern: 0x8000_0001 });
@@ -64,8 +64,8 @@ test("targets of byte ranges, by the layouts of all kinds, each file asked for o
   });
 });
 
-test("no Lustre on the node: nothing is kept and nothing is asked; data elsewhere: nothing is asked", async (t) => {
-  const node = replay(t, { files: FILES, system: "ceph 10.0.0.1:/ rw" });
+test("no file system that tells on the node: nothing is kept and nothing is asked; data elsewhere: nothing is asked", async (t) => {
+  const node = replay(t, { files: FILES, system: "nfs4 10.0.0.1:/d rw" });
   await placed(node, {}, async (placement) => {
     assert.equal(placement.home(node.folder), undefined);
     await sleep(50);
