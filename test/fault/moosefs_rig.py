@@ -156,7 +156,7 @@ class MooseFs:
         self.run("ip", "link", "set", "lo", "up")
         for address in (MASTER, *(place.partition(":")[0] for place in self.addresses)):
             self.run("ip", "address", "add", f"{address}/32", "dev", "lo")
-        self.master = self._daemon("master", self._master_config(), "mfsmaster")
+        self.master = self._daemon("master", self._master_config(), "mfsmaster", "-a")
         self.servers = [
             self._daemon(f"server{number}", self._server_config(number), "mfschunkserver") for number in range(SERVERS)
         ]
@@ -168,11 +168,11 @@ class MooseFs:
         self._until(self._is_mounted, "not mounted")
         self.run("mfssetgoal", self._copies, self.mount)
 
-    def _daemon(self, name: str, config: str, tool: str) -> Daemon:
+    def _daemon(self, name: str, config: str, tool: str, *flags: str) -> Daemon:
         path = self.base / f"{name}.cfg"
         path.write_text(config)
         # -f: in the foreground, so that the process that was started is the daemon.
-        daemon = Daemon([*self.inside, tool, "-f", "-c", str(path), "start"], self.base / f"{name}.log")
+        daemon = Daemon([*self.inside, tool, "-f", "-c", str(path), *flags, "start"], self.base / f"{name}.log")
         self._running.append(daemon)
         return daemon
 
