@@ -76,7 +76,12 @@ export async function askCephLayout(path: string, options: AskOptions): Promise<
 
 /** Undefined: another text than is known. Pool names have no blanks. */
 export function parseCephLayout(text: string): CephLayout | undefined {
-  const fields = new Map(text.trim().split(/\s+/).map((part) => part.split("=", 2) as [string, string]));
+  const fields = new Map(
+    text
+      .trim()
+      .split(/\s+/)
+      .map((part) => part.split("=", 2) as [string, string]),
+  );
   const size = (name: string): number => Number(fields.get(name));
   const layout = {
     stripeUnit: size("stripe_unit"),

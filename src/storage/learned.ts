@@ -42,7 +42,8 @@ export class Learned<Found> {
   private timer: NodeJS.Timeout | undefined;
   private asking = false;
   private quietUntil = 0;
-  private closed = false;
+  /** Closed, or there is nothing to ask with. */
+  private over = false;
 
   constructor(options: LearnedOptions<Found>) {
     this.options = options;
@@ -64,7 +65,7 @@ export class Learned<Found> {
 
   /** These will be needed soon, the first one first. */
   expect(paths: readonly string[], system: string): void {
-    if (this.closed) return;
+    if (this.over) return;
     for (const [rank, path] of paths.entries()) {
       if (this.known.has(path)) {
         const found = this.known.get(path);
@@ -94,7 +95,7 @@ export class Learned<Found> {
   }
 
   close(): void {
-    this.closed = true;
+    this.over = true;
     clearTimeout(this.timer);
   }
 
@@ -120,7 +121,7 @@ export class Learned<Found> {
   }
 
   private askSoon(ms: number): void {
-    if (this.asking || this.closed || this.wanted.length === 0) return;
+    if (this.asking || this.over || this.wanted.length === 0) return;
     this.timer ??= setTimeout(() => {
       this.timer = undefined;
       void this.askNext();
@@ -128,21 +129,25 @@ export class Learned<Found> {
   }
 
   private async askNext(): Promise<void> {
+    // Who could not wait may have asked for all of them.
+    if (this.wanted.length === 0) return;
     const now = performance.now();
     if (now < this.quietUntil) return this.askSoon(this.quietUntil - now);
     this.asking = true;
-    const told = await this.learn(this.wanted.splice(0, this.options.batch));
+    await this.learn(this.wanted.splice(0, this.options.batch));
     this.asking = false;
-    if (told) this.askSoon(0);
+    this.askSoon(0);
   }
 
-  /** False: nothing can be asked. */
-  private async learn(batch: readonly Wanted[]): Promise<boolean> {
+  private async learn(batch: readonly Wanted[]): Promise<void> {
     const asked = this.options.ask(batch);
     for (const { path } of batch) if (!this.asked.has(path)) this.asked.set(path, asked);
     const answers = await asked;
     for (const { path } of batch) if (this.asked.get(path) === asked) this.asked.delete(path);
-    if (answers === undefined) return false;
+    if (answers === undefined) {
+      this.over = true;
+      return;
+    }
     for (const [rank, { path }] of batch.entries()) {
       const answer = answers[rank];
       if (answer === "silent") {
@@ -153,6 +158,5 @@ export class Learned<Found> {
         this.options.onFound?.(path, answer, rank);
       }
     }
-    return true;
   }
 }

@@ -1,4 +1,4 @@
-"""A real MooseFS of this test alone: a master, four chunk servers and a mount, in network and mount namespaces of their own.
+"""A real MooseFS of this test alone: a master, four chunk servers and a mount, in namespaces of their own.
 
 Contract: nothing outside sees it, and nothing of it is left: the mount and the addresses belong to namespaces that end
 with the last process in them, and every process is ended by its id (and dies with this one, whatever ends that).
@@ -147,7 +147,9 @@ class MooseFs:
     def _begin(self) -> None:
         self.mount.mkdir(parents=True)
         # Holds the namespaces until the others are in them, and beyond a restart of any of them.
-        holder = Daemon(["unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"], self.base / "ns")
+        holder = Daemon(
+            ["unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"], self.base / "ns"
+        )
         self._running.append(holder)
         mine = os.readlink("/proc/self/ns/mnt")
         self._until(lambda: _namespace(holder.pid) not in (None, mine), "no namespaces")

@@ -148,9 +148,7 @@ def the_steps(made: Path, run_dir: Path, count: int) -> list[list[int]]:  # noqa
         return [ids for ids, _ in islice(batches(loader), count)]
 
 
-def test_training_goes_on_exactly_while_servers_stop_die_and_restart(
-    made: Path, fs: MooseFs, trainer: Trainer
-) -> None:
+def test_training_goes_on_exactly_while_servers_stop_die_and_restart(made: Path, fs: MooseFs, trainer: Trainer) -> None:
     trainer.until(lambda: len(trainer.servers()) == len(fs.servers), "reads by chunk server")
     assert trainer.servers() == {f"mfs-{address}" for address in fs.addresses}
     size = sum(path.stat().st_size for path in made.glob("*.jsonl"))
@@ -203,7 +201,9 @@ def test_an_agent_whose_reads_hang_can_be_stopped(made: Path, fs: MooseFs, train
     fs.servers[3].pause()
     try:
         done = len(trainer.steps())
-        trainer.until(lambda: any("mfs-" in line for line in trainer.log().splitlines() if "hangs" in line), "a read that hangs")
+        trainer.until(
+            lambda: any("mfs-" in line for line in trainer.log().splitlines() if "hangs" in line), "a read that hangs"
+        )
         assert len(trainer.steps()) >= done
         (agent,) = agents_in(trainer.run_dir)
         trainer.process.send_signal(signal.SIGTERM)

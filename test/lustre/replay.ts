@@ -150,7 +150,8 @@ export class Replay {
       ...(all.every(([, { next }]) => next === undefined) ? ['case "$asked" in', ...cases, "esac"] : []),
       `exec ${word(`${FIXTURES}replay/`)}"$name" "$@"`,
     ];
-    for (const name of ["lfs", "lctl", "lnetctl", "dmesg"]) {
+    const moosefs = Object.keys(answers).flatMap((key) => /^mfs\w+/.exec(key)?.[0] ?? []);
+    for (const name of ["lfs", "lctl", "lnetctl", "dmesg", ...moosefs]) {
       writeFileSync(join(folder, name), `${script.join("\n")}\n`);
       chmodSync(join(folder, name), 0o755);
     }
