@@ -1,13 +1,13 @@
 /**
- * Chunks: on which servers the chunks of MooseFS files lie, from what `mfsfileinfo` prints, and how many copies are wanted, from
- * `mfsgetgoal`. Both ask the metadata server through the mount.
+ * Chunks: on which servers the chunks of MooseFS files lie, from what `mfsfileinfo` prints. It asks the metadata server through the
+ * mount.
  *
  *   d/a.tar:
  *   ⇥chunk 0: 0000000000000005_00000001 / (id:5 ver:1)
  *   ⇥⇥copy 1: 10.77.0.11:9422 (status:VALID)
  *   ⇥chunk 1: empty
  *
- * Contract: the tools have a time limit; a call into a lost mount is left behind. A file of which nothing is printed (deleted, a folder)
+ * Contract: the tool has a time limit; a call into a lost mount is left behind. A file of which nothing is printed (deleted, a folder)
  * is unknown, never the others. MooseFS 2 and LizardFS print no status, MooseFS 4 parts of an erasure code beside copies: only addresses
  * are read. Own parser: no library reads this text.
  *
@@ -63,11 +63,4 @@ export function parseChunks(text: string, paths: readonly string[]): Map<string,
     if (server !== undefined) chunks?.at(-1)?.push(server);
   }
   return files;
-}
-
-/** Copies that are wanted of a path, or the name of its storage class; undefined: not told. */
-export async function askGoal(path: string, timeoutMs?: number): Promise<string | undefined> {
-  const ran = await runTool("mfsgetgoal", ["--", path], { timeoutMs });
-  const line = ran.stdout.split("\n")[0] ?? "";
-  return ran.status === 0 && line.startsWith(`${path}: `) ? line.slice(path.length + 2).trim() : undefined;
 }

@@ -10,23 +10,34 @@
  * places.at(mount).expect(["/mnt/mfs/d/a.tar"]);
  * places.targetsOf("/mnt/mfs/d/a.tar", 0, 8 << 20); // later: ["mfs-10.77.0.11:9422"]
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import { Learned } from "../storage/learned.ts";
 import type { Home, Places } from "../storage/places.ts";
+import type { Polite } from "../storage/polite.ts";
 import { CHUNK_BYTES, askChunks } from "./chunks.ts";
 import type { Chunks } from "./chunks.ts";
 
-/** Files a call: each is a question to the metadata server, and one more a chunk, one after the other. */
+/** Files a call: each is a question or two to the metadata server, and one more a chunk, one after the other. */
 const BATCH = 64;
+
+export interface MooseFsOptions {
+  /** Milliseconds for one call of the tool. @default 10000 */
+  timeoutMs?: number;
+  /** Caps that its questions count for, as stats. @default no caps */
+  polite?: Polite;
+}
 
 export class MooseFsPlaces implements Places {
   private readonly files: Learned<Chunks>;
 
-  /** `timeoutMs`: for one call of the tool. */
-  constructor({ timeoutMs }: { timeoutMs?: number } = {}) {
+  constructor({ timeoutMs, polite }: MooseFsOptions = {}) {
     this.files = new Learned({
-      batch: BATCH,
+      batch: () => BATCH,
       ask: async (batch) => {
         const paths = batch.map(({ path }) => path);
+        const waitMs = polite?.waitMs("stats") ?? 0;
+        if (waitMs > 0) await sleep(waitMs, undefined, { ref: false });
+        polite?.take("stats", paths.length);
         const asked = await askChunks(paths, timeoutMs);
         return asked && paths.map((path) => named(asked.files.get(path)) ?? (asked.silent ? "silent" : undefined));
       },

@@ -5,7 +5,7 @@
  * system is left alone for a while first. Where nothing can be asked at all (no tool), nothing is known and nothing asked again.
  *
  * @example
- * const learned = new Learned({ batch: 512, ask: (batch) => askFiles(batch.map(({ path }) => path)), onFound: () => undefined });
+ * const learned = new Learned({ batch: () => 512, ask: (batch) => askFiles(batch.map(({ path }) => path)), onFound: () => undefined });
  * learned.expect(["/mnt/d/a"], "trainfs");
  * learned.get("/mnt/d/a"); // later
  */
@@ -17,8 +17,8 @@ export interface Wanted {
 }
 
 export interface LearnedOptions<Found> {
-  /** Files that are asked for at once. */
-  batch: number;
+  /** Files that are asked for at once, now. */
+  batch(): number;
   /** One answer a file: what was found; undefined: nothing to be known of it; `"silent"`: no answer. Undefined: there is nothing to ask with. */
   ask(batch: readonly Wanted[]): Promise<readonly (Found | "silent" | undefined)[] | undefined>;
   /** It was learned, or was known already when it was expected again. `rank`: how soon it is needed, 0 first. */
@@ -134,7 +134,7 @@ export class Learned<Found> {
     const now = performance.now();
     if (now < this.quietUntil) return this.askSoon(this.quietUntil - now);
     this.asking = true;
-    await this.learn(this.wanted.splice(0, this.options.batch));
+    await this.learn(this.wanted.splice(0, this.options.batch()));
     this.asking = false;
     this.askSoon(0);
   }

@@ -10,7 +10,7 @@ test("files are asked for together, at most so many at once, each once, and told
   const calls: string[][] = [];
   const found: string[] = [];
   const learned = new Learned<string>({
-    batch: 2,
+    batch: () => 2,
     ask: (batch) => {
       calls.push(batch.map(({ path, system }) => `${system}:${path}`));
       return Promise.resolve(batch.map(({ path }) => (path === "none" ? undefined : path.toUpperCase())));
@@ -41,7 +41,7 @@ test("who cannot wait asks at once, or joins who is asking; a file that nobody k
   let calls = 0;
   let answer = (): void => undefined;
   const learned = new Learned<string>({
-    batch: 8,
+    batch: () => 8,
     ask: async (batch) => {
       calls++;
       await new Promise<void>((resolve) => (answer = resolve));
@@ -64,7 +64,7 @@ test("nothing to ask with: nothing is asked again; no answer: left alone for a w
   for (const answer of [undefined, ["silent"] as const]) {
     let calls = 0;
     const learned = new Learned<string>({
-      batch: 1,
+      batch: () => 1,
       ask: () => {
         calls++;
         return Promise.resolve(answer);
