@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 MASTER = "10.77.0.1"
@@ -129,16 +130,6 @@ class MooseFs:
             raise RuntimeError(f"{words[0]}: {done.stderr or done.stdout}")
         return done.stdout
 
-    def place_of(self, path: Path) -> str:
-        """The one server of a file of one chunk and one copy, `10.77.0.11:9422`."""
-        told = self.run("mfsfileinfo", path)
-        (address,) = [line.split()[2] for line in told.splitlines() if "copy 1:" in line]
-        return address
-
-    def wait_until_all_serve(self, limit: float = 60) -> None:
-        """Until all chunk servers are registered: new chunks go to those that are."""
-        self._until(lambda: len(self._connected()) == SERVERS, "chunk servers do not come", limit)
-
     def close(self) -> None:
         for daemon in reversed(self._running):
             daemon.kill()
@@ -162,13 +153,14 @@ class MooseFs:
         self.servers = [
             self._daemon(f"server{number}", self._server_config(number), "mfschunkserver") for number in range(SERVERS)
         ]
-        self.wait_until_all_serve()
+        self._until(self._master_listens, "the master does not listen")
         # Nothing is kept between two opens, and reads bypass the page cache: what is read comes from a server.
         options = "mfscachemode=DIRECT,mfsreadaheadsize=16,mfsattrcacheto=0.0"
         command = [*self.inside, "mfsmount", str(self.mount), "-f", "-H", MASTER, "-o", options]
         self._running.append(Daemon(command, self.base / "mfsmount.log"))
         self._until(self._is_mounted, "not mounted")
         self.run("mfssetgoal", self._copies, self.mount)
+        self._until(self._take_chunks, "not all chunk servers take files")
 
     def _daemon(self, name: str, config: str, tool: str, *flags: str) -> Daemon:
         path = self.base / f"{name}.cfg"
@@ -218,13 +210,19 @@ class MooseFs:
     def _is_mounted(self) -> bool:
         return f" {self.mount} " in Path(f"/proc/{self._running[0].pid}/mountinfo").read_text()
 
-    def _connected(self) -> set[str]:
-        """Addresses of chunk servers that hold a connection to the master."""
+    def _master_listens(self) -> bool:
         lines = Path(f"/proc/{self.master.pid}/net/tcp").read_text().splitlines()[1:]
-        pairs = [line.split()[1:4] for line in lines]
-        return {far.partition(":")[0] for near, far, state in pairs if near.endswith(f":{9420:04X}") and state == "01"}
+        return any(line.split()[1].endswith(f":{9421:04X}") for line in lines)
 
-    def _until(self, holds: object, what: str, limit: float = 30) -> None:
+    def _take_chunks(self) -> bool:
+        """Do all chunk servers take new files? One that is registered may still be looking through its disk."""
+        probes = [self.mount / f"probe{number}" for number in range(2 * SERVERS)]
+        self.run("sh", "-c", 'for file in "$@"; do echo probe > "$file" || exit 1; done', "sh", *probes)
+        told = self.run("mfsfileinfo", *probes)
+        self.run("rm", *probes)
+        return all(f" {address} " in told for address in self.addresses)
+
+    def _until(self, holds: Callable[[], bool], what: str, limit: float = 30) -> None:
         deadline = time.monotonic() + limit
         while not holds():
             for daemon in self._running:
