@@ -97,7 +97,7 @@ async function layoutOf(path: string, options: AskOptions): Promise<Layout | und
   }
 }
 
-/** Since 2.16 `lfs migrate` has a limit of its own; older ones are kept to the mean by a pause behind each file. */
+/** Newer ones have a limit of their own (the manual page of 2024, not that of 2021); others are kept to the mean by a pause behind each file. */
 async function limits({ timeoutMs }: AskOptions): Promise<boolean> {
   const { stdout, stderr } = await runTool("lfs", ["migrate", "--help"], { timeoutMs });
   return /--bandwidth/.test(stdout + stderr);

@@ -203,7 +203,7 @@ function adviceLines({ use, fits, why, source, change, misfits }: Advice, folder
 function moveLines({ moves, movesInAll, balance }: LustreReport): string[] {
   const { files, bytes } = movesInAll;
   const lines = [
-    `to lay the set evenly: ${formatNumber(files, "file")}, ${formatSize(bytes)} (needs that much free space; not while a job reads them)`,
+    `to lay the set evenly: ${formatNumber(files, "file")}, ${formatSize(bytes)} (\`layout apply --migrate\` does it, with a look at who reads them and at the room)`,
   ];
   for (const { command, undo } of moves) lines.push(`  ${command}`, `    undo: ${undo}`);
   if (files > moves.length)

@@ -201,17 +201,7 @@ function copy(
     if (refuseEmpty === true && found(before).empty) throw new Fault("EMPTY", from, "takes up no space");
     const target = written(() => openSync(temporary, "wx", 0o600));
     try {
-      const wrote = fillTarget(source, target, from, pieceOf(bandwidth), progress);
-      const now = [fstatSync(source, { bigint: true }), statSync(from, { bigint: true })];
-      const other = now.find((each) => differs(each, expected) || each.ino !== before.ino);
-      if (other !== undefined) throw changed(from, other, expected);
-      if (wrote.size !== expected.size)
-        throw changed(from, { size: BigInt(wrote.size), mtimeNs: before.mtimeNs }, expected);
-      written(() => {
-        fchmodSync(target, Number(before.mode) & 0o777);
-        futimesSync(target, seconds(before.atimeNs), seconds(before.mtimeNs));
-        fsyncSync(target);
-      });
+      const wrote = fillAndClose(source, target, { from, before, expected, piece: pieceOf(bandwidth), progress });
       const mtimeNs = exactTime(temporary, before.mtimeNs);
       const back = sum(temporary, bandwidth, (done) => progress(wrote.size + done));
       if (back.size !== wrote.size || back.crc32c !== wrote.crc32c)
@@ -219,13 +209,44 @@ function copy(
       written(() => renameSync(temporary, to));
       return { ...back, mtimeNs };
     } catch (error) {
-      unlinkSync(temporary);
+      removeQuietly(temporary);
       throw error;
-    } finally {
-      closeSync(target);
     }
   } finally {
     closeSync(source);
+  }
+}
+
+interface Filling {
+  from: string;
+  /** The source as it was opened, and as it was listed. */
+  before: BigIntStats;
+  expected: Version;
+  piece: number;
+  progress: (done: number) => void;
+}
+
+/** All bytes of the source, durable, with its mode and times; a source that was another one meanwhile is a fault. */
+function fillAndClose(source: number, target: number, filling: Filling): { crc32c: number; size: number } {
+  const { from, before, expected, piece, progress } = filling;
+  try {
+    const wrote = fillTarget(source, target, from, piece, progress);
+    const now = [fstatSync(source, { bigint: true }), statSync(from, { bigint: true })];
+    const other = now.find((each) => differs(each, expected) || each.ino !== before.ino);
+    if (other !== undefined) throw changed(from, other, expected);
+    if (wrote.size !== expected.size)
+      throw changed(from, { size: BigInt(wrote.size), mtimeNs: before.mtimeNs }, expected);
+    written(() => {
+      // Bytes first: those that are written back later may set another mtime.
+      fsyncSync(target);
+      fchmodSync(target, Number(before.mode) & 0o777);
+      futimesSync(target, seconds(before.atimeNs), seconds(before.mtimeNs));
+      fsyncSync(target);
+    });
+    return wrote;
+  } finally {
+    // Before it is read back: NFS brings what it kept to the server at the close.
+    closeSync(target);
   }
 }
 
@@ -353,6 +374,15 @@ function written<Result>(work: () => Result): Result {
   const result = work();
   writing = false;
   return result;
+}
+
+/** What went wrong before says more. */
+function removeQuietly(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch {
+    // the next run sweeps it
+  }
 }
 
 function ifThere<Result>(work: () => Result): Result | undefined {

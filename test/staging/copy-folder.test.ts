@@ -170,6 +170,7 @@ test("a copy that is not what was written is found when it is read back, and not
   t.after(() => files.close());
   const { size, mtimeNs } = statSync(join(from, "a.bin"), { bigint: true });
   const expected = { size: Number(size), mtimeNs };
+  const began = performance.now();
   const copy = files.call({
     op: "copy",
     from: join(from, "a.bin"),
@@ -189,5 +190,7 @@ test("a copy that is not what was written is found when it is read back, and not
   await handle.write(byte, 0, 1, 10);
   await handle.close();
   await caught;
+  // 3 MiB read twice at 2 MiB/s take 3 s, but for the first piece: a limit that did nothing would take a tenth of that.
+  assert.ok(performance.now() - began > 2000, "the limit is kept");
   assert.deepEqual(readdirSync(to), []);
 });
