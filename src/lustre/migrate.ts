@@ -71,7 +71,14 @@ export async function migrate(
       "look with `lfs getstripe` where it lies; `lfs check osts` tells whether an OST does not answer",
     );
   if (ran.status !== 0 && ost === move.from)
-    return ran.missing ? "there is no `lfs` here" : `\`lfs migrate\`: ${ran.stderr.trim().split("\n")[0] || "failed"}`;
+    return `\`lfs migrate\`: ${
+      ran.missing
+        ? "is not here"
+        : ran.stderr
+            .trim()
+            .split("\n")[0]!
+            .replace(/^lfs migrate: /, "") || "failed"
+    }`;
   throw new LayoutNotMoved(
     `\`lfs migrate\` ended with ${ran.status ?? "a signal"}, and the file lies on OST ${ost ?? "?"}, expected OST ${move.to}`,
     { file: path },
