@@ -29,28 +29,40 @@ def ids(batch: Any) -> list[int]:
     return [int(i) for i in batch["id"]]
 
 
+def text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def read(batches: Any, kind: str, told: dict[str, Any]) -> str | None:
+    """Read to the end, with the fault behind the fifth batch; the error that came of it."""
+    try:
+        for batch in batches:
+            told["seen"].append(ids(batch))
+            if len(told["seen"]) != 5:
+                continue
+            told["began"] = time.monotonic()
+            worker = told["worker"]
+            # From elsewhere: a worker that its own parent ends says 0.
+            subprocess.run(["kill", {"kill": "-KILL", "term": "-TERM"}.get(kind, "-STOP"), str(worker)], check=True)
+            if kind == "pause":
+                threading.Timer(1, os.kill, (worker, signal.SIGCONT)).start()
+            if kind == "stop":  # torch itself may wait for a batch that is on the way, whatever its timeout is
+                break
+    except Exception as error:
+        return text(error)
+    return None
+
+
 def main() -> None:
     source, kind = sys.argv[1:]
     batches = iter(DataLoader(AthanorDataset(source, **COMMON), batch_size=None, num_workers=2, prefetch_factor=2))
     worker = batches._workers[1]
-    told: dict[str, Any] = {"worker": worker.pid, "error": None}
-    seen = told["seen"] = []
-    began = time.monotonic()
+    told: dict[str, Any] = {"worker": worker.pid, "seen": [], "began": time.monotonic()}
     try:
-        for batch in batches:
-            seen.append(ids(batch))
-            if len(seen) != 5:
-                continue
-            began = time.monotonic()
-            # From elsewhere: a worker that its own parent ends says 0.
-            subprocess.run(["kill", {"kill": "-KILL", "term": "-TERM"}.get(kind, "-STOP"), str(worker.pid)], check=True)
-            if kind == "pause":
-                threading.Timer(1, os.kill, (worker.pid, signal.SIGCONT)).start()
-            if kind == "stop":  # torch itself may wait for a batch that is on the way, whatever its timeout is
-                break
-    except Exception as error:
-        told["error"] = f"{type(error).__name__}: {error}"
-    told["seconds"] = time.monotonic() - began
+        told["error"] = read(batches, kind, told)
+    except Exception as error:  # torch's handler of SIGCHLD raises also where the worker's hung-up socket is being told
+        told["error"] = text(error)
+    told["seconds"] = time.monotonic() - told["began"]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if kind == "stop":
         with Loader(source, **COMMON) as other:
