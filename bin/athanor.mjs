@@ -3,7 +3,7 @@
 // what is missing instead of linking nothing.
 import { existsSync } from "node:fs";
 
-const program = new URL("../dist/src/cli/main.js", import.meta.url);
+const program = new URL("../dist/src/cli/keeper.js", import.meta.url);
 if (existsSync(program)) {
   await import(program.href);
 } else {

@@ -1,12 +1,13 @@
 /** `athanor agent`: the daemon in the foreground, for a sidecar that ranks with ATHANOR_AGENT=external wait for. */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { mkdirSync, readFileSync, statSync } from "node:fs";
+import { mkdirSync, statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { Usage } from "../base/usage.ts";
 import { parsePolite } from "../storage/polite.ts";
 import { politeOption } from "./command.ts";
+import { whileDead } from "./dead.ts";
 
 const agentJs = fileURLToPath(new URL("../../agent.js", import.meta.url));
 
@@ -67,37 +68,21 @@ async function run(flags: AgentFlags): Promise<void> {
   if (code !== 0) process.exitCode = 3;
 }
 
-/** Milliseconds between two looks at the agent. */
-const LOOK_MS = 500;
-
 /** Its exit code. Of one that is dead but for a thread in a call that hangs, nothing tells until that call returns. */
 function ended(agent: ChildProcess): Promise<number> {
   return new Promise((resolve, reject) => {
     const settle = (code: number): void => {
-      clearInterval(looks);
+      forget();
       agent.unref();
       resolve(code);
     };
-    // Twice in a row: of one that ended just now its exit code is on the way.
-    let dead = false;
-    const looks = setInterval(() => {
-      const now = agent.pid !== undefined && isDead(agent.pid);
-      if (now && dead) settle(3);
-      dead = now;
-    }, LOOK_MS);
-    agent.once("error", reject);
+    const forget = whileDead(agent.pid ?? 0, () => settle(3));
+    agent.once("error", (error) => {
+      forget();
+      reject(error);
+    });
     agent.once("exit", (status) => settle(status ?? 3));
   });
-}
-
-/** Killed, and perhaps not gone. */
-function isDead(pid: number): boolean {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-    return "ZX".includes(stat[stat.lastIndexOf(")") + 2]!);
-  } catch {
-    return true;
-  }
 }
 
 /** The folder of sockets is the user's alone: made so, or refused. */

@@ -23,6 +23,13 @@ import { register as registerState } from "./state.ts";
 import { register as registerVerify } from "./verify.ts";
 
 const json = process.argv.includes("--json");
+/** A keeper waits (keeper.ts): it is told the exit code, and without it nobody reads the results. */
+const isKept = process.env["ATHANOR_KEPT"] !== undefined && process.connected;
+delete process.env["ATHANOR_KEPT"];
+if (isKept) {
+  process.once("disconnect", () => process.kill(process.pid, "SIGKILL"));
+  process.channel?.unref();
+}
 
 const program = new Command("athanor")
   .description("Keeps GPUs fed while large language models train")
@@ -76,12 +83,14 @@ function report(record: ErrorRecord, error?: unknown): number {
 
 /**
  * Ends by itself when nothing runs any more. `process.exit` joins every thread, and one that reads a lost Lustre target
- * never returns (seen: the process stayed); then the only way out is a signal, and the code seen outside is 137.
+ * never returns (seen: the process stayed); then the only way out is a signal, and the keeper is told the code before.
  */
 function end(code: number): void {
   process.exitCode = code;
   if (!hasHungThreads()) return;
-  process.stdout.write("", () => process.stderr.write("", () => process.kill(process.pid, "SIGKILL")));
+  const die = (): void => void process.kill(process.pid, "SIGKILL");
+  const tell = (): void => void (isKept && process.connected ? process.send?.(code, undefined, undefined, die) : die());
+  process.stdout.write("", () => process.stderr.write("", tell));
 }
 
 function version(): string {

@@ -438,13 +438,10 @@ def test_commands_end_though_a_call_hangs(fs: FaultFs, by: str) -> None:
     fs.wait_for_held()
     if by == "Ctrl-C":
         process.send_signal(signal.SIGINT)
-    deadline = time.monotonic() + 60
-    while not is_dead(process.pid):
-        assert time.monotonic() < deadline, "it waits for the call that hangs"
-        time.sleep(0.05)
-    assert fs.held() > 0  # the kernel keeps what is left of it until then
-    fs.clear()
-    out, _ = process.communicate(timeout=30)
+    # Gone for its parent, a shell, too, and its pipes are closed: what the kernel keeps is no part of it.
+    out, _ = process.communicate(timeout=60)
+    assert fs.held() > 0
+    assert process.returncode == (-signal.SIGINT if by == "Ctrl-C" else 0)
     if by == "a close that hangs":
         assert json.loads(out)["records"] == SHARDS * RECORDS
 
@@ -460,14 +457,9 @@ def test_ctrl_c_ends_every_command_on_a_mount_that_hangs(fs: FaultFs, words: str
     fs.wait_for_held()
     time.sleep(0.5)
     assert not is_dead(process.pid), "it ended by itself: nothing is tested"
-    began = time.monotonic()
     process.send_signal(signal.SIGINT)
-    while not is_dead(process.pid):
-        assert time.monotonic() - began < 20, "it waits for the call that hangs"
-        time.sleep(0.05)
+    assert process.wait(timeout=20) == -signal.SIGINT
     assert fs.held() > 0
-    fs.clear()
-    process.wait(timeout=30)
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
