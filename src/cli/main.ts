@@ -54,7 +54,10 @@ registerAgent(program);
 registerBench(program);
 
 // `athanor cat … | head` closes the pipe; that is no failure.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 3));
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code === "EPIPE") process.exit(0);
+  process.stderr.write(`athanor: the results cannot be written: ${error.message}\n`, () => process.exit(3));
+});
 
 end(await main());
 

@@ -36,7 +36,7 @@ export const RETRIED: ReadonlySet<string> = new Set(["ESTALE", "ESHUTDOWN", "EIO
 export function systemError(fault: SystemFault, begin?: number, tries = 1, target?: string): Error {
   const byteOffset = fault.byteOffset ?? begin;
   const where = byteOffset === undefined ? { file: fault.path } : { file: fault.path, byteOffset };
-  const cause = fault.message;
+  const cause = described(fault);
   switch (fault.code) {
     case "ENOENT":
       return new NotFound("no such file or folder", where, "check the path and that the file system is mounted", cause);
@@ -62,6 +62,20 @@ export function systemError(fault: SystemFault, begin?: number, tries = 1, targe
       );
   }
 }
+
+/** Node has no words for some: "Unknown system error -116: Unknown system error -116, read". */
+function described({ code, message }: SystemFault): string {
+  return message.replace(
+    /^Unknown system error -\d+: Unknown system error -\d+/,
+    `${code}: ${WORDS[code] ?? "no words for it"}`,
+  );
+}
+
+const WORDS: Readonly<Record<string, string>> = {
+  EDQUOT: "disk quota exceeded",
+  EREMOTEIO: "remote I/O error",
+  ESTALE: "stale file handle",
+};
 
 export function changedError(path: string, found: ObjectVersion, expected: ObjectVersion): Error {
   return new ShardChanged(

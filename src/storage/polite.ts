@@ -147,15 +147,17 @@ function shareText(job: number, share: number, nodes: number): string {
 export function parsePolite(text: string, name = "ATHANOR_POLITE"): Caps {
   if (text === "off") return NO_CAPS;
   const caps: Record<Asked, number> = { ...CAPS };
+  const given = new Set<string>();
   for (const part of text.split(",")) {
-    const [kind, value] = part.split("=") as [string, string | undefined];
+    const [kind, value] = part.trim().split("=") as [string, string | undefined];
     const number = value === "off" ? Infinity : Number(value);
-    if (!KINDS.includes(kind as Asked) || value === undefined || !(number > 0))
+    if (!KINDS.includes(kind as Asked) || value === undefined || !(number > 0) || given.has(kind))
       throw new Usage(
-        `${name} must be off, or some of opens=, stats=, restores= with a number a second or off, got ${JSON.stringify(text)}`,
+        `${name} must be off, or some of opens=, stats=, restores= with a number a second or off, each once, got ${JSON.stringify(text)}`,
         {},
         `the defaults are ${KINDS.map((each) => `${each}=${CAPS[each]}`).join(",")}`,
       );
+    given.add(kind);
     caps[kind as Asked] = number;
   }
   return caps;

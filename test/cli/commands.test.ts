@@ -240,6 +240,14 @@ test("a reader that closes the pipe early is no failure", () => {
   assert.equal(stdout, "1\n0\n", stderr);
 });
 
+test("results that cannot be written are an error that says so", () => {
+  const done = spawnSync("bash", ["-c", `"$0" "$1" cat "$2" > /dev/full`, process.execPath, MAIN, set], {
+    encoding: "utf8",
+  });
+  assert.equal(done.status, 3);
+  assert.match(done.stderr, /^athanor: the results cannot be written: ENOSPC/m);
+});
+
 test("a thread that hangs in the file system does not keep a command that failed from ending", () => {
   const hung = join(root, "hung");
   // Two shards of three blocks: their tables are read at the same time.

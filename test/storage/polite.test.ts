@@ -10,7 +10,18 @@ import { createPosixStorage } from "../../src/storage/posix.ts";
 test("caps as they are written", () => {
   assert.deepEqual(parsePolite("off"), NO_CAPS);
   assert.deepEqual(parsePolite("opens=50,stats=off"), { ...CAPS, opens: 50, stats: Infinity });
-  for (const wrong of ["", "on", "opens", "opens=0", "opens=-1", "opens=many", "reads=5", "opens=5;stats=5"])
+  assert.deepEqual(parsePolite("opens=50, stats=5 "), { ...CAPS, opens: 50, stats: 5 });
+  for (const wrong of [
+    "",
+    "on",
+    "opens",
+    "opens=0",
+    "opens=-1",
+    "opens=many",
+    "reads=5",
+    "opens=5;stats=5",
+    "opens=5,opens=6",
+  ])
     assert.throws(() => parsePolite(wrong, "--polite"), {
       code: "ATH_USAGE",
       message: /--polite must be off, or some/,

@@ -326,5 +326,5 @@ def _start_error(run_dir: str, log_start: int, what: str) -> AthanorError:
         "ATH_AGENT_START",
         f"{what}; end of its log:\n{tail}" if tail else what,
         file=os.path.join(run_dir, "agent.log"),
-        remedy="the log says why; a setting of ATHANOR_AGENT_… may be wrong, or Node.js broken",
+        remedy="the log says why; ATHANOR_POLITE or ATHANOR_AGENT_… may be wrong, or Node.js broken",
     )
