@@ -16,6 +16,7 @@ import { parseState } from "../order/state.ts";
 import { ClientCounters } from "../lustre/client-counters.ts";
 import { withServed } from "../lustre/served.ts";
 import { Placement } from "../placement/placement.ts";
+import { hungText } from "../storage/io-pool.ts";
 import type { HungRequest } from "../storage/io-pool.ts";
 import type { Polite } from "../storage/polite.ts";
 import { createPosixStorage } from "../storage/posix.ts";
@@ -162,9 +163,10 @@ export class Server implements House {
   }
 
   /** To the log; to a rank the first of a target, whether it waits for it or not: others will, and an admin wants to know. */
-  private hangs({ path, offset, op, target, sinceMs }: HungRequest): void {
+  private hangs(hung: HungRequest): void {
+    const { target, sinceMs } = hung;
     const since = clock(new Date(Date.now() - sinceMs));
-    const text = `${op} of ${path} at byte ${offset} hangs since ${since} (target ${target})`;
+    const text = `${hungText(hung)} hangs since ${since} (target ${target})`;
     const told = this.told.get(target);
     if (told !== undefined && performance.now() - told < TOLD_AGAIN_MS) return this.warn(text);
     this.told.set(target, performance.now());
@@ -440,8 +442,8 @@ function differences(a: Hello, b: Hello): string[] {
     .map((name) => `${name} is ${String(y[name])}, not ${String(x[name])}`);
 }
 
-function callText({ op, path, offset, target, sinceMs }: HungRequest): string {
-  return `storage: ${op} of ${path} at byte ${offset} for ${formatDuration(sinceMs / 1000)} (target ${target})`;
+function callText(hung: HungRequest): string {
+  return `storage: ${hungText(hung)} for ${formatDuration(hung.sinceMs / 1000)} (target ${hung.target})`;
 }
 
 function removeEmpty(folder: string): void {

@@ -10,6 +10,7 @@ import { formatDuration, formatNumber } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
 import type { MissingChunks } from "../dataset/types.ts";
 import { Files } from "../staging/files.ts";
+import { hungText } from "../storage/io-pool.ts";
 import { CAPS, Polite, capsHere } from "../storage/polite.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import type { PosixStorage } from "../storage/posix.ts";
@@ -43,9 +44,9 @@ export async function withStorage<Result>(
   const polite = new Polite(capsHere(flag, flag === undefined ? undefined : "--polite"));
   const storage = createPosixStorage({
     polite,
-    onHang: ({ op, path, offset, target, sinceMs }) => {
-      const seconds = Math.round(sinceMs / 1000);
-      process.stderr.write(`waiting for storage: ${op} of ${path} at byte ${offset} for ${seconds} s (${target})\n`);
+    onHang: (hung) => {
+      const seconds = Math.round(hung.sinceMs / 1000);
+      process.stderr.write(`waiting for storage: ${hungText(hung)} for ${seconds} s (${hung.target})\n`);
     },
   });
   try {

@@ -34,6 +34,12 @@ export interface HungRequest {
   sinceMs: number;
 }
 
+/** The call in words: only a read has a byte. */
+export function hungText({ op, path, offset }: Pick<HungRequest, "op" | "path" | "offset">): string {
+  const what = op === "names" || op === "list" ? "listing" : op;
+  return `${what} of ${path}${op === "read" ? ` at byte ${offset}` : ""}`;
+}
+
 /** What a call waits for: a device or folder, or (`known`) the servers that hold the bytes it asks for. */
 export interface Targets {
   names: readonly string[];

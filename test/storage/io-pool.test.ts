@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
 import { mock, test } from "node:test";
 import type { Worker } from "node:worker_threads";
-import { IoPool } from "../../src/storage/io-pool.ts";
+import { IoPool, hungText } from "../../src/storage/io-pool.ts";
 import type { HungRequest, IoPoolOptions, Targets } from "../../src/storage/io-pool.ts";
 import type { IoReply, IoRequest } from "../../src/storage/io-thread.ts";
 
@@ -159,4 +159,10 @@ test("where the target is not known, or is one of several, a stuck read leaves i
   // `other` has its turn; a second read of a stuck file has not.
   assert.deepEqual(paths(), ["other", "wide-0", "wide-1", "wide-2", "wide-3"]);
   await pool.close(0);
+});
+
+test("a call that hangs is told in words, with a byte if it reads", () => {
+  assert.equal(hungText({ op: "read", path: "/d/a", offset: 8 }), "read of /d/a at byte 8");
+  assert.equal(hungText({ op: "open", path: "/d/a", offset: 0 }), "open of /d/a");
+  assert.equal(hungText({ op: "names", path: "/d", offset: 0 }), "listing of /d");
 });
