@@ -7,12 +7,13 @@ import { parseDuration, parseSize } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
 import type { Use } from "../lustre/advice.ts";
 import { applyAdvice } from "../lustre/apply.ts";
+import { LayoutUnreadable } from "../lustre/errors.ts";
 import { reportJson, reportText } from "../lustre/report-text.ts";
-import { layoutReport } from "../lustre/report.ts";
+import { ASK_OSTS, layoutReport } from "../lustre/report.ts";
 import type { LustreReport, OtherReport } from "../lustre/report.ts";
 import { copyFolder } from "../staging/copy-folder.ts";
 import { planCopy } from "../staging/copy-plan.ts";
-import { moveFiles } from "../staging/moves.ts";
+import { moveFiles, refuseMoves } from "../staging/moves.ts";
 import { copyJson, copyText, movedText, wouldMove } from "./layout-moved.ts";
 import { printLine, resumable, wantsJson, withFiles, withProgress, withStorage } from "./command.ts";
 
@@ -64,6 +65,7 @@ async function printMoves(path: string, flags: ApplyFlags, command: Command): Pr
   if (flags.apply !== true) {
     const report = await reportOf(path, flags, true, command);
     if (report.kind === "other") return printLine(json ? JSON.stringify(reportJson(report)) : reportText(report));
+    await refuseMoves(path, report, timeoutOf(flags));
     const { path: folder, moves, movesInAll } = report;
     return printLine(json ? JSON.stringify({ path: folder, moves, movesInAll, applied: null }) : wouldMove(report));
   }
@@ -107,7 +109,13 @@ const timeoutOf = (flags: LayoutFlags): number => parseDuration(flags.timeout, "
 
 async function applied(report: LustreReport | OtherReport, flags: ApplyFlags, json: boolean): Promise<string> {
   if (report.kind === "other") return json ? JSON.stringify(reportJson(report)) : reportText(report);
-  const wanted = report.advice?.change;
+  if (report.advice === undefined)
+    throw new LayoutUnreadable(
+      `the OSTs are not known: ${report.notes.join("; ")}`,
+      { file: report.path },
+      `nothing was set; ${ASK_OSTS}`,
+    );
+  const wanted = report.advice.change;
   const done = flags.apply === true ? await applyAdvice(report, { timeoutMs: timeoutOf(flags) }) : undefined;
   const { path } = report;
   if (json) return JSON.stringify({ path, change: wanted ?? null, applied: done !== undefined });

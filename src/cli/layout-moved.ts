@@ -57,8 +57,11 @@ function indexText(index: CopyResult["index"], to: string): string {
   return `its index came along and does not fit (${index.message}): \`athanor index ${to}\``;
 }
 
+const nothingToMove = (path: string): string =>
+  `${path}: nothing to move: it lies evenly, or nothing that may be moved would gain`;
+
 export function wouldMove({ path, moves, movesInAll: { files, bytes } }: LustreReport): string {
-  if (moves.length === 0) return `${path}: nothing to move: it lies evenly, or nothing that may be moved would gain`;
+  if (moves.length === 0) return nothingToMove(path);
   const lines = [`would move ${formatNumber(files, "file")}, ${formatSize(bytes)}, one after the other:`];
   for (const { command, undo } of moves) lines.push(`  ${command}`, `    undo: ${undo}`);
   if (files > moves.length) lines.push(`  and ${files - moves.length} more`);
@@ -67,7 +70,11 @@ export function wouldMove({ path, moves, movesInAll: { files, bytes } }: LustreR
 
 export function movedText({ path, moved, stayed, notes, journal }: MoveResult): string {
   const bytes = moved.reduce((sum, { size }) => sum + size, 0);
-  const lines = [`moved ${formatNumber(moved.length, "file")}, ${formatSize(bytes)} of ${path}`];
+  const lines = [
+    moved.length + stayed.length === 0
+      ? nothingToMove(path)
+      : `moved ${formatNumber(moved.length, "file")}, ${formatSize(bytes)} of ${path}`,
+  ];
   for (const note of notes) lines.push(`  ${note}`);
   for (const move of moved) lines.push(`  ${move.path}: OST ${move.from} to OST ${move.to}`, `    undo: ${move.undo}`);
   for (const { path: name, why } of stayed) lines.push(`  stays: ${name}: ${why}`);

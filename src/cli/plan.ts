@@ -34,14 +34,15 @@ export function register(program: Command): void {
     .command("plan")
     .description("memory, opens, reads, shuffle window, epoch time, before the run")
     .argument("<path>", "folder, file or glob of shards (indexed), or a description of a data set (.json)")
-    .option("--ranks <n>", "data-parallel ranks of all nodes together", whole, 1)
+    .option("--ranks <n>", "data-parallel ranks of all nodes together (default: one a node)", whole)
     .option("--nodes <n>", "nodes", whole, 1)
     .option("--batch <n>", "samples a rank gets in one step", whole, 32)
     .option("--grad-accum <n>", "steps of one optimizer batch", whole, 1)
     .option("--step-ms <ms>", "milliseconds of one step, for the epoch's time", number);
   addOrderFlags(addViewFlags(plan))
     .option("--index-dir <dir>", "where the index lies when the data is read-only")
-    .action(async (path: string, flags: Flags, command: Command) => {
+    .action(async (path: string, given: Omit<Flags, "ranks"> & { ranks?: number }, command: Command) => {
+      const flags: Flags = { ...given, ranks: given.ranks ?? given.nodes };
       const { ranks, nodes, batch, gradAccum, stepMs } = flags;
       const data = path.endsWith(".json") ? await described(path, flags) : await indexed(path, flags);
       const plan = makePlan(data, { ranks, nodes, batch, gradAccum, ...(stepMs === undefined ? {} : { stepMs }) });

@@ -23,7 +23,7 @@ export function checkTargets(facts: Facts): Checked | undefined {
     for (const { state } of targets) counts.set(state, (counts.get(state) ?? 0) + 1);
     const states = [...counts].map(([state, count]) => `${count} ${state === "unknown" ? "of unknown state" : state}`);
     found.seen.push(
-      `${point}: ${formatNumber(targets.length, "OST")}${states.length > 0 ? ` (${states.join(", ")})` : ""}`,
+      `${point}: ${targets.length === 0 ? "OSTs not known" : formatNumber(targets.length, "OST")}${states.length > 0 ? ` (${states.join(", ")})` : ""}`,
     );
     found.unknown.push(...notes.map((note) => `${point}: ${note}`));
     found.findings.push(...targets.flatMap(stateFinding));

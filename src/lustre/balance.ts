@@ -38,7 +38,7 @@ export function balanceOf(files: readonly PlacedFile[], targets: readonly number
   const osts = new Map(targets.map((index) => [index, { index, bytes: 0, files: 0 }]));
   let mdt = 0;
   let none = 0;
-  let largest = 0;
+  const pieces: number[] = [];
   for (const { layout, size } of files) {
     const spread = spreadOf(layout, 0n, BigInt(size));
     mdt += Number(spread.mdt);
@@ -48,13 +48,13 @@ export function balanceOf(files: readonly PlacedFile[], targets: readonly number
       ost.bytes += Number(bytes);
       ost.files++;
       osts.set(index, ost);
-      largest = Math.max(largest, Number(bytes));
+      pieces.push(Number(bytes));
     }
   }
   const sorted = [...osts.values()].sort((a, b) => a.index - b.index);
   const total = sorted.reduce((sum, { bytes }) => sum + bytes, 0);
   const fullest = Math.max(0, ...sorted.map(({ bytes }) => bytes));
-  const atBest = Math.max(largest, total / Math.max(1, sorted.length));
+  const atBest = Math.max(leastFullest(pieces, Math.max(1, sorted.length)), total / Math.max(1, sorted.length));
   return {
     osts: sorted,
     mdt,
@@ -62,6 +62,21 @@ export function balanceOf(files: readonly PlacedFile[], targets: readonly number
     parallel: fullest === 0 ? 0 : total / fullest,
     possible: atBest === 0 ? 0 : total / atBest,
   };
+}
+
+/**
+ * What the fullest OST holds at least, however pieces that stay whole are laid: of the `k * osts + 1` largest ones some OST has `k + 1`.
+ * Six equal files on four OSTs: two on one of them.
+ */
+function leastFullest(pieces: readonly number[], osts: number): number {
+  let least = 0;
+  const upTo = [0];
+  for (const bytes of pieces.toSorted((a, b) => b - a)) upTo.push(upTo.at(-1)! + bytes);
+  for (let k = 0; k * osts < pieces.length; k++) {
+    const count = k * osts + 1;
+    least = Math.max(least, upTo[count]! - upTo[count - k - 1]!);
+  }
+  return least;
 }
 
 /** A quarter of the time for the whole set, and a set that takes longer than to say so. */

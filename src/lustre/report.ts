@@ -121,12 +121,17 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
     folders: new Set(survey.files.map((file) => dirname(file.path)).filter((name) => name !== ".")).size,
   };
   if (!options.advise) return report;
+  // A count of OSTs taken from where the files happen to lie would advise from what is to be changed.
+  if (targets.length === 0) {
+    report.findings.push({ severity: "problem", what: "the OSTs are not known: no advice", fix: ASK_OSTS });
+    return report;
+  }
   report.advice = advise({
     folder: survey.kind === "folder" ? path : dirname(path),
     use: options.use ?? useOf(path, files),
     files,
     count: survey.listed,
-    osts: Math.max(1, working.length > 0 ? working.length : balance.osts.length),
+    osts: Math.max(1, working.length),
     current: survey.folder,
     above: survey.above,
     mount: survey.mount,
@@ -151,6 +156,8 @@ async function cephLayout(path: string, options: ReportOptions): Promise<string 
 }
 
 const MOVES = 50;
+/** Where nothing names the OSTs. */
+export const ASK_OSTS = "run it where `lfs osts` and `lfs df` answer";
 /** How often other files are looked for in place of archived ones. */
 const HSM_ROUNDS = 4;
 const EXAMPLES = 3;
@@ -216,7 +223,11 @@ function findingsOf(
   const holding = balance.osts.filter(({ bytes }) => bytes > 0);
   if (placed.length > 1 && isWorthIt(balance)) {
     const [now, could] = [balance.parallel.toFixed(1), balance.possible.toFixed(1)];
-    if (holding.length === 1) add("slow", `all ${listed} files lie on OST ${holding[0]!.index}`);
+    if (holding.length === 1)
+      add(
+        "slow",
+        `all ${placed.length} files${placed.length < listed ? " that were looked at" : ""} lie on OST ${holding[0]!.index}`,
+      );
     else add("slow", `unevenly placed: while all of it is read ${now} OSTs work at a time, ${could} could`);
   }
   const faults = files.filter(({ fault }) => fault !== undefined);

@@ -12,6 +12,7 @@
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { CALL_MS, runTool } from "../base/run-tool.ts";
+import type { ToolResult } from "../base/run-tool.ts";
 
 /** From 90 % on `full`, from 85 % on `filling`: the next files do not go there, and writes to old ones fail soon. */
 export type TargetState = "ok" | "filling" | "full" | "inactive" | "silent" | "degraded" | "read-only" | "unknown";
@@ -57,6 +58,9 @@ export async function readTargets(
   }
   const df = await runTool("lfs", ["df", point], limit);
   const known = parseOsts(osts.stdout);
+  const notes = [];
+  if (osts.timedOut) notes.push("`lfs osts` does not answer: is the metadata server there?");
+  else if (known.size === 0) notes.push(`\`lfs osts\` names no OST: ${told(osts)}`);
   const space = parseDf(df.stdout);
   const asked = df.timedOut || [...known.keys()].some((index) => !space.has(index) && known.get(index)!.active);
   const check = asked ? await runTool("lfs", ["check", "osts"], limit) : undefined;
@@ -66,11 +70,16 @@ export async function readTargets(
     const state = stateOf(active, here, faults.get(name));
     return { index, name, state, total: here?.total, available: here?.available };
   });
-  const notes = [];
-  if (osts.timedOut) notes.push("`lfs osts` does not answer: is the metadata server there?");
   if (df.timedOut)
     notes.push(`\`lfs df\` did not end within ${timeoutMs / 1000} s: it waits for a target that does not answer`);
-  return { targets, notes };
+  else if (space.size === 0) notes.push(`\`lfs df\` names no OST: ${told(df)}`);
+  return { targets: known.size > 0 ? targets : targetsOfSys(source, root), notes };
+}
+
+/** The first line that a tool printed. */
+function told({ status, stdout, stderr }: ToolResult): string {
+  const [line = ""] = `${stderr}\n${stdout}`.split("\n").flatMap((text) => text.trim() || []);
+  return line === "" ? `it ended with ${status} and printed nothing` : JSON.stringify(line.slice(0, 200));
 }
 
 function stateOf(active: boolean, space: Space | undefined, fault: number | undefined): TargetState {

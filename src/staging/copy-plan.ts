@@ -86,9 +86,11 @@ export async function planCopy(source: string, target: string, options: CopyOpti
   if (`${to}/`.startsWith(`${from}/`) || from.startsWith(`${to}/`))
     throw new CopyTarget("one of the two folders lies in the other", { file: to }, "name a folder beside the data");
   const journal = await Journal.read<CopyLine>(files, join(to, JOURNAL), "copy");
-  const there = await checkTarget(files, to, from, journal);
+  const made = await checkTarget(files, to, from, journal);
   const all = await listed(from, storage);
-  const left = open(from, all, journal, await present(options, to, journal));
+  const there = await present(options, to, journal);
+  refuseGone(from, to, all, there);
+  const left = open(from, all, journal, there);
   const mounts = readMounts(root);
   const [fromMount, mount] = [mountOf(from, mounts), mountOf(to, mounts)];
   if (fromMount.kind === "lustre") await refuseReleased(from, left, options);
@@ -98,9 +100,9 @@ export async function planCopy(source: string, target: string, options: CopyOpti
   const data = all.filter(({ path }) => !path.startsWith(`${INDEX}/`));
   const layout =
     mount.kind === "lustre"
-      ? await copyLayout({ to, there, mount, use, files: data, left: need }, { ...options, root })
+      ? await copyLayout({ to, there: made, mount, use, files: data, left: need }, { ...options, root })
       : { change: undefined, why: [], short: [], notes: [] };
-  const short = [...layout.short, ...(await lacking(files, there ? to : dirname(to), need))];
+  const short = [...layout.short, ...(await lacking(files, made ? to : dirname(to), need))];
   if (short.length > 0)
     throw new CopyNoRoom(
       `no room for ${formatNumber(need.files, "file")} of ${formatSize(bytes)}: ${short.join("; ")}`,
@@ -165,6 +167,19 @@ async function present({ files, polite }: CopyOptions, to: string, { lines }: Jo
     if (found?.size === size && String(found.mtimeNs) === own) there.add(path);
   }
   return there;
+}
+
+/** A copied file that the source has no more would stay in the copy, a shard too many. */
+function refuseGone(from: string, to: string, all: readonly CopyFile[], there: ReadonlySet<string>): void {
+  const here = new Set(all.map(({ path }) => path));
+  const gone = [...there].filter((path) => !here.has(path) && !path.startsWith(`${INDEX}/`));
+  if (gone.length === 0) return;
+  const more = gone.length > 1 ? ` (${formatNumber(gone.length, "file")} in all)` : "";
+  throw new CopySourceChanged(
+    `was copied before, and is gone since${more}`,
+    { file: join(from, gone[0]!) },
+    `begin again with a new folder, or remove ${join(to, gone[0]!)} as well`,
+  );
 }
 
 /** What is not done. A file that was copied and is another one by now would make a set of two ages. */

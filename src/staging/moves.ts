@@ -12,9 +12,11 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { openBy, sourcesInUse } from "../agent/uses.ts";
 import { CALL_MS } from "../base/run-tool.ts";
+import { Usage } from "../base/usage.ts";
+import { LayoutUnreadable } from "../lustre/errors.ts";
 import { migrate, unmovable } from "../lustre/migrate.ts";
 import type { LustreReport, MoveAdvice, OtherReport, ReportOptions } from "../lustre/report.ts";
-import { layoutReport } from "../lustre/report.ts";
+import { ASK_OSTS, layoutReport } from "../lustre/report.ts";
 import { realPath } from "../lustre/survey.ts";
 import { hostRoot } from "../storage/mounts.ts";
 import { CopyDiffers, CopySourceChanged } from "./errors.ts";
@@ -54,7 +56,7 @@ export const MOVES_JOURNAL = ".athanor-moves.jsonl";
 /** Failures of `lfs migrate` in a row, after which the others would fail, too. */
 const FAILURES = 3;
 
-/** Not a Lustre: its report. Throws ATH_COPY_DIFFERS, ATH_COPY_SOURCE_CHANGED, ATH_LAYOUT_NOT_MOVED. */
+/** Not a Lustre: its report. Throws ATH_COPY_DIFFERS, ATH_COPY_SOURCE_CHANGED, ATH_LAYOUT_NOT_MOVED, ATH_LAYOUT_UNREADABLE, ATH_USAGE. */
 export async function moveFiles(path: string, options: MoveRun): Promise<MoveResult | OtherReport> {
   const { files, storage, timeoutMs, polite, use, limit, root = hostRoot() } = options;
   const stay = new Set<string>();
@@ -69,6 +71,8 @@ export async function moveFiles(path: string, options: MoveRun): Promise<MoveRes
     if (report.kind === "other") return report;
     const folder = report.path;
     if (result === undefined) {
+      // oxlint-disable-next-line no-await-in-loop -- the first time only
+      await refuseMoves(path, report, timeoutMs);
       const file = join(folder, MOVES_JOURNAL);
       result = { path: folder, moved: [], stayed: [], notes: [], journal: file };
       // oxlint-disable-next-line no-await-in-loop -- the first time only
@@ -93,6 +97,15 @@ export async function moveFiles(path: string, options: MoveRun): Promise<MoveRes
       done += move.size;
     }
   }
+}
+
+/** Throws where there is no set to lay evenly: of a file, or over OSTs that nobody tells. */
+export async function refuseMoves(asked: string, report: LustreReport, timeoutMs?: number): Promise<void> {
+  const file = await realPath(asked, timeoutMs);
+  if (file !== report.path)
+    throw new Usage("--migrate lays a whole folder evenly, and this is a file", { file }, `name ${report.path}`);
+  if (report.targets.length === 0)
+    throw new LayoutUnreadable(`the OSTs are not known: ${report.notes.join("; ")}`, { file }, ASK_OSTS);
 }
 
 /** Why it stays; undefined: it was moved. */

@@ -54,6 +54,11 @@ test("a set of 1 PiB is planned from its description alone", () => {
   assert.ok(found.storage.firstPercent.shards <= found.data.shards / 20);
 });
 
+test("nodes alone: a rank each", () => {
+  const file = description({ shards: 200, shard_bytes: 1 << 26, record_bytes: 2048 });
+  assert.deepEqual(plan([file, "--nodes", "128"]), plan([file, "--nodes", "128", "--ranks", "128"]));
+});
+
 test("the plan of a set of 1 TiB on 16 nodes: steps, memory, opens, reads", () => {
   const file = description([{ shards: 1000, shard_bytes: 2 ** 30, record_bytes: 1340 }]);
   const { order, node, storage, betterLanes } = plan([

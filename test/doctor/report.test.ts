@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { diagnose } from "../../src/doctor/diagnose.ts";
+import { WELL, replay } from "../lustre/replay.ts";
 import { Node, TOOLS, TREE, golden, limits, port, recorded, sampled, treeOf } from "./scene.ts";
 
 const IB_MOUNT = "lustre 10.0.8.11@o2ib,10.1.8.11@o2ib1:10.0.8.12@o2ib:/trainfs rw,checksum,flock,lazystatfs";
@@ -268,4 +269,12 @@ test("without Lustre: no word of it, and what was looked at", async (t) => {
   assert.doesNotMatch(report.replace("no Lustre, MooseFS", ""), /Lustre|OST|LNet/);
   const nfs = new Node(t, { system: "nfs4 10.0.0.5:/export rw,nconnect=1,rsize=65536", lfs: undefined });
   golden("nfs", await nfs.report());
+});
+
+test("OSTs that lfs does not name are not known, with what it printed", (t) => {
+  const garbage = { stdout: "what\n" };
+  const scene = replay(t, { lfs: { ...WELL, "osts /mnt/lustre": garbage, "df /mnt/lustre": garbage } });
+  const { stdout } = scene.athanor("doctor", scene.folder);
+  assert.match(stdout, /\/mnt\/lustre: OSTs not known\n/);
+  assert.match(stdout, /could not be told[^]*`lfs osts` names no OST: "what"/);
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { balanceOf, movesOf } from "../../src/lustre/balance.ts";
+import { balanceOf, isWorthIt, movesOf } from "../../src/lustre/balance.ts";
 import type { PlacedFile } from "../../src/lustre/balance.ts";
 import { decodeLov } from "../../src/lustre/lov.ts";
 import { plainLov } from "./replay.ts";
@@ -54,6 +54,13 @@ test("one file cannot lie more evenly than it does", () => {
   const files = [file("a", 1000, 3)];
   const balance = balanceOf(files, [0, 1, 2, 3]);
   assert.deepEqual([balance.parallel, balance.possible], [1, 1]);
+});
+
+test("files stay whole: six equal ones on four OSTs lie evenly two, two, one and one", () => {
+  const files = [0, 0, 1, 2, 3, 3].map((ost, i) => file(`f${i}`, 64, ost));
+  const balance = balanceOf(files, [0, 1, 2, 3]);
+  assert.deepEqual([balance.parallel, balance.possible], [3, 3]);
+  assert.equal(isWorthIt(balance), false);
 });
 
 test("moves only make the fullest OST emptier, and end", () => {

@@ -163,6 +163,21 @@ test("a source that changes is named, and leaves no copy under its name", async 
   assert.deepEqual([refused.error().code, refused.error().file], ["ATH_COPY_SOURCE_CHANGED", join(from, "a.bin")]);
 });
 
+test("a file that was copied and is gone from the source: no copy with a shard too many", async (t) => {
+  const { from, to } = data(t, { "a.bin": 1000, "b.bin": 3 * MIB });
+  const running = begin(from, to);
+  await until("b.bin is being copied", () => journaled(to) === 1 && temporaries(to).length === 1);
+  running.kill("SIGKILL");
+  await new Promise((resolve) => running.once("close", resolve));
+  rmSync(join(from, "a.bin"));
+  const again = ["layout", "apply", from, "--copy-to", to, "--apply", "--json"];
+  const refused = athanor(...again);
+  assert.deepEqual([refused.error().code, refused.error().file], ["ATH_COPY_SOURCE_CHANGED", join(from, "a.bin")]);
+  rmSync(join(to, "a.bin"));
+  assert.equal(athanor(...again).code, 0);
+  assertSame(from, to);
+});
+
 test("a copy that is not what was written is found when it is read back, and not kept", async (t) => {
   const { from, to } = data(t, { "a.bin": 3 * MIB });
   mkdirSync(to);

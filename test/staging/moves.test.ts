@@ -198,3 +198,34 @@ test("an OST that is full takes no file", async (t) => {
   assert.ok(result.moved.length > 0);
   assert.ok(!here.calls().some((call) => call.startsWith("migrate") && call.includes("-o 3")));
 });
+
+test("refused: a file, whose folder would be moved, and OSTs that nobody names", (t) => {
+  const here = scene(t, {});
+  for (const more of [[], ["--apply"]]) {
+    const ran = here.run("apply", "d/train-000.tar", "--migrate", ...more);
+    assert.deepEqual(
+      [ran.code, /train-000\.tar: .*a whole folder.*name \/mnt\/lustre\/d\)/.test(ran.stderr)],
+      [2, true],
+    );
+  }
+  const dumb = scene(t, {
+    "osts /mnt/lustre": { status: 1, stderr: "lfs: boom\n" },
+    "df /mnt/lustre": { stdout: "what\n" },
+  });
+  for (const flags of [["--migrate"], ["--migrate", "--apply"], [], ["--apply"]]) {
+    const ran = dumb.run("apply", "d", ...flags);
+    assert.deepEqual([ran.code, ran.stdout], [3, ""], flags.join(" "));
+    assert.match(ran.stderr, /`lfs osts` names no OST: "lfs: boom"; `lfs df` names no OST: "what".*LAYOUT_UNREADABLE/);
+  }
+  const advised = dumb.run("advise", "d");
+  assert.equal(advised.code, 1);
+  assert.match(advised.stdout, /problem: the OSTs are not known: no advice/);
+  assert.doesNotMatch(advised.stdout, /setstripe|on 1 OST/);
+  for (const each of [here, dumb]) assert.ok(each.calls().every((call) => !/^(migrate|setstripe)/.test(call)));
+});
+
+test("nothing to move is said so", (t) => {
+  const here = scene(t, {}, shards([[0], [1], [2], [3]]));
+  const ran = here.run("apply", "d", "--migrate", "--apply");
+  assert.deepEqual([ran.code, ran.stdout.startsWith("/mnt/lustre/d: nothing to move")], [0, true]);
+});
