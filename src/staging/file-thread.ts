@@ -33,6 +33,7 @@ import { basename, dirname, join } from "node:path";
 import { parentPort } from "node:worker_threads";
 import { isTemporary } from "../base/atomic-write.ts";
 import { Bucket } from "../base/bucket.ts";
+import { errnoName } from "../base/errno.ts";
 import { TABLE_BYTES, type Kernels } from "../kernels/kernels.ts";
 import { createKernels } from "../kernels/load.ts";
 
@@ -141,7 +142,8 @@ export function run(): void {
       const value = perform(request, (done) => port.postMessage({ done } satisfies FileReply));
       port.postMessage({ value } satisfies FileReply);
     } catch (error) {
-      const { message, code = "unknown", path = "" } = error as NodeJS.ErrnoException;
+      const { message, path = "" } = error as NodeJS.ErrnoException;
+      const code = errnoName(error) ?? "unknown";
       // Nobody knows the hidden name.
       const named = path === "" || isTemporary(basename(path)) ? subjectOf(request) : path;
       port.postMessage({ fault: { code, message, path: named, writing } } satisfies FileReply);

@@ -193,9 +193,15 @@ async function afterKill(folder: string, journal: Journal<MoveLine>, options: Mo
   const path = join(folder, name);
   const notes: string[] = [];
   const verify = crc32c !== null;
-  compare(path, { size, mtimeNs, crc32c }, await factsOf(path, { ...options, verify }), notes);
+  let how = verify ? "every byte is as before" : "size and mtime are as before";
+  try {
+    compare(path, { size, mtimeNs, crc32c }, await factsOf(path, { ...options, verify }), notes);
+  } catch (error) {
+    // Somebody has removed or written it since: nothing is known of the move, and nothing keeps the others.
+    if (!(error instanceof CopySourceChanged)) throw error;
+    how = `it ${error.what}`;
+  }
   await journal.add({ state: "stayed", path: name });
-  const how = verify ? "every byte is as before" : "size and mtime are as before";
   return [`${name} was being moved when the last run ended: ${how}`, ...notes];
 }
 

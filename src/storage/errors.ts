@@ -63,10 +63,10 @@ export function systemError(fault: SystemFault, begin?: number, tries = 1, targe
   }
 }
 
-/** Node has no words for some: "Unknown system error -116: Unknown system error -116, read". */
+/** Node has no words for some: "Unknown system error -116: Unknown system error -116, read", "UNKNOWN: unknown error, write". */
 function described({ code, message }: SystemFault): string {
   return message.replace(
-    /^Unknown system error -\d+: Unknown system error -\d+/,
+    /^(?:Unknown system error -\d+: Unknown system error -\d+|UNKNOWN: unknown error)/,
     `${code}: ${WORDS[code] ?? "no words for it"}`,
   );
 }

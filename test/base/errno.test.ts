@@ -10,6 +10,7 @@ test("a number that Node has no name for has one", () => {
   assert.equal(errnoName(unknown(-122)), "EDQUOT");
   assert.equal(errnoName(unknown(-116)), "ESTALE");
   assert.equal(errnoName(unknown(-9999)), "error 9999");
+  assert.equal(errnoName(Object.assign(new Error("of writeSync"), { errno: -122, code: "UNKNOWN" })), "EDQUOT");
   assert.throws(
     () => readFileSync("/no/such/file"),
     (error) => errnoName(error) === "ENOENT",

@@ -55,6 +55,12 @@ def test_a_full_file_system_is_named_and_the_copy_goes_on_when_it_has_room(fs: F
         assert (code, error["code"]) == (3, "ATH_COPY_WRITE") and "ENOSPC" in error["message"], error
         assert "free space" in error["remedy"] and shown(fs) == {JOURNAL}
         fs.clear()
+    # Node has no name for this one.
+    fs.fault("write", start=2_000_000, fails="EDQUOT")
+    code, _, error = run(*words(fs))
+    assert (code, error["code"]) == (3, "ATH_COPY_WRITE") and "EDQUOT" in error["message"], error
+    assert "quota" in error["remedy"], error
+    fs.clear()
     code, _, error = run(*words(fs))
     assert code == 0, error
     assert_whole(fs)

@@ -1,6 +1,6 @@
 // Moves by `lfs migrate` over a Lustre out of recordings, whose `lfs` really lays files elsewhere, fails, hangs, or is killed half way.
 import assert from "node:assert/strict";
-import { closeSync, copyFileSync, existsSync, openSync, readFileSync, readdirSync } from "node:fs";
+import { closeSync, copyFileSync, existsSync, openSync, readFileSync, writeFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import type { TestContext } from "node:test";
@@ -134,6 +134,19 @@ test("killed in the middle of a move: the next run looks whether that file is wh
   assert.match(notes.join(), /train-00\d\.tar was being moved when the last run ended: every byte is as before/);
   assert.equal(moved.length, 3);
   assert.deepEqual(new Set(here.ostsOf(NAMES)), new Set([0, 1, 2, 3]));
+});
+
+test("a file that was removed after a kill met its move keeps none of the others", (t) => {
+  const here = scene(t, { migrate: { migrates: "well" } });
+  const folder = join(here.folder, "d");
+  const begin = { state: "begin", path: "gone.tar", from: 3, to: 0, undo: "", size: 1, mtimeNs: "1", crc32c: null };
+  const lines = [{ athanor: "moves", version: 1, from: folder }, begin].map((line) => `${JSON.stringify(line)}\n`);
+  writeFileSync(join(folder, MOVES_JOURNAL), lines.join(""));
+  const done = here.run("apply", "d", "--migrate", "--apply", "--json");
+  assert.equal(done.code, 0, done.stderr);
+  const { moved, notes } = JSON.parse(done.stdout) as MoveResult;
+  assert.match(notes.join(), /gone\.tar was being moved when the last run ended: it is gone/);
+  assert.equal(moved.length, 3);
 });
 
 test("files that a session of a real agent reads stay, and so does one that a process has open", async (t) => {
