@@ -17,13 +17,14 @@ export interface BillBar {
 export const SHARD_BYTES = 64 * 2 ** 20;
 const THOUSAND_SAMPLES = 1000 * 2048;
 
-/** None where shards are smaller than 64 MiB, or nothing but /proc tells. */
+/** None where shards are smaller than 64 MiB, nothing but /proc tells, or no read was seen: then nothing was counted, and nothing met. */
 export function billBars(
   set: { bytes: number; samples: number; shards: readonly unknown[] },
   source: Source,
   { samples, needed, start, run, end }: { samples: number; needed: number; start: Cost; run: Cost; end: Cost },
 ): BillBar[] {
   if (set.bytes / set.shards.length < SHARD_BYTES || source === "/proc") return [];
+  if (start.reads + run.reads === 0) return [];
   const counted = source === "client counters";
   // By calls those of the shards alone, the first opens too: counters do not tell an index from a shard, and the start reads the index.
   const metadata = counted ? [run, end] : [start, run, end];

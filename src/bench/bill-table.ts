@@ -57,7 +57,9 @@ export function billText(report: BillReport): string {
       : [
           from === "/proc"
             ? "no bars: what /proc tells is of all that the processes read"
-            : `no bars: they hold for shards of ${formatSize(SHARD_BYTES)} and more`,
+            : rows[0]!.start.reads + rows[0]!.run.reads === 0
+              ? `no bars: not one read of ${rows[0]!.name} was counted`
+              : `no bars: they hold for shards of ${formatSize(SHARD_BYTES)} and more`,
         ]),
     "",
     ...(["athanor", "memmap", "naive"] as const).map((name) => `${name}: ${EXPLAINED[name]}`),

@@ -76,7 +76,7 @@ export function parseTrace(trace: string, { files, folder, index }: TracedPlaces
     else {
       const named = kind === "reads" ? undefined : /"((?:[^"\\]|\\.)+)"/.exec(rest)?.[1];
       const path = named ?? /^\d+<([^>]*)>/.exec(rest)?.[1];
-      calls = path === undefined ? undefined : groupOf(path);
+      calls = path === undefined ? undefined : groupOf(unescaped(path));
       if (calls === undefined) continue;
       calls[kind === "stats" && named === undefined ? "fstats" : kind]++;
       if (kind === "reads" && line.endsWith("<unfinished ...>")) open.set(thread, calls);
@@ -86,6 +86,17 @@ export function parseTrace(trace: string, { files, folder, index }: TracedPlaces
   }
   return found;
 }
+
+/** strace writes what is no plain ASCII, and `<` and `>` of descriptors' paths, as in C. */
+function unescaped(path: string): string {
+  if (!path.includes("\\")) return path;
+  const bytes = path.replace(/\\(?:([0-7]{1,3})|(.))/g, (_, octal: string | undefined, letter: string) =>
+    octal === undefined ? (LETTERS[letter] ?? letter) : String.fromCharCode(parseInt(octal, 8)),
+  );
+  return Buffer.from(bytes, "latin1").toString("utf8");
+}
+
+const LETTERS: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", v: "\v", f: "\f" };
 
 export function minus(a: Calls, b: Calls): Calls {
   const difference = none();

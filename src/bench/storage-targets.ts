@@ -11,6 +11,8 @@ import type { Layout } from "../lustre/layout.ts";
 import { decodeLov } from "../lustre/lov.ts";
 import { fileSystemOf, readTargets } from "../lustre/targets.ts";
 import type { Target } from "../lustre/targets.ts";
+import { askChunks } from "../placement/chunks.ts";
+import type { Chunks } from "../placement/chunks.ts";
 import type { Mount } from "../storage/mounts.ts";
 
 export interface Chosen {
@@ -27,6 +29,9 @@ export interface Home {
   /** HSM has it: reading would bring it back. */
   released: boolean;
 }
+
+/** Files a call of `mfsfileinfo`. */
+const MFS_BATCH = 256;
 
 /** States in which a target takes files, as far as it is known. */
 const USABLE = new Set(["ok", "filling", "degraded", "unknown"]);
@@ -73,13 +78,11 @@ export async function homesOf(
     return files.map(({ path, bytes }, i) => homeOn(fileSystemOf(mount.source), layoutOf(answers?.[i], path), bytes));
   }
   if (mount.kind === "moosefs") {
-    const ran = await runTool(
-      "mfsfileinfo",
+    const targets = await chunkServersOf(
       files.map(({ path }) => path),
-      { timeoutMs },
+      timeoutMs,
     );
-    const found = parseFileInfo(ran.stdout);
-    return files.map(({ path }) => ({ targets: found.get(path), released: false }));
+    return files.map(({ path }) => ({ targets: targets.get(path), released: false }));
   }
   return files.map(() => ({ targets: undefined, released: false }));
 }
@@ -99,22 +102,24 @@ function homeOn(system: string, layout: Layout | undefined, bytes: number): Home
   return { targets: names.length === 0 ? undefined : names, released: isReleased(layout) };
 }
 
-/**
- * What `mfsfileinfo` of MooseFS 3 prints: a path and a colon, then for each chunk its copies.
- *
- *     /mnt/mfs/a.tar:
- *         chunk 0: 0000000000000001_00000001 / (id:1 ver:1)
- *             copy 1: 10.77.0.1:9501 (status:VALID)
- *
- * A chunk with several copies is read from any of them: such a file has no known home.
- */
-export function parseFileInfo(text: string): Map<string, string[]> {
+/** Of files of MooseFS. A chunk with several copies is read from any of them: such a file has no known home. */
+async function chunkServersOf(paths: readonly string[], timeoutMs: number): Promise<Map<string, string[]>> {
   const found = new Map<string, string[]>();
-  for (const part of text.split(/^(?=\S)/m)) {
-    const path = /^(.*):\s*$/m.exec(part)?.[1];
-    if (path === undefined) continue;
-    const servers = new Set([...part.matchAll(/copy \d+: (\S+)/g)].map(([, server]) => server!));
-    if (servers.size > 0 && !/copy 2: /.test(part)) found.set(path, [...servers].sort());
+  for (let at = 0; at < paths.length; at += MFS_BATCH) {
+    // oxlint-disable-next-line no-await-in-loop -- a guest asks one after the other
+    const asked = await askChunks(paths.slice(at, at + MFS_BATCH), timeoutMs);
+    for (const [path, chunks] of asked?.files ?? []) {
+      const servers = oneCopy(chunks);
+      if (servers !== undefined) found.set(path, servers);
+    }
+    if (asked === undefined || asked.silent) break;
   }
   return found;
+}
+
+/** Servers of a file that has one copy of each chunk. */
+export function oneCopy(chunks: Chunks): string[] | undefined {
+  if (chunks.some((servers) => servers.length > 1)) return undefined;
+  const servers = [...new Set(chunks.flat())].sort();
+  return servers.length === 0 ? undefined : servers;
 }

@@ -13,8 +13,10 @@ import {
   closeSync,
   constants,
   fchmodSync,
+  fchownSync,
   fstatSync,
   fsyncSync,
+  ftruncateSync,
   futimesSync,
   mkdirSync,
   openSync,
@@ -24,7 +26,6 @@ import {
   renameSync,
   statSync,
   statfsSync,
-  truncateSync,
   unlinkSync,
   writeSync,
 } from "node:fs";
@@ -167,10 +168,7 @@ function perform(request: FileRequest, progress: (done: number) => void): FileRe
     case "folder":
       return written(() => void mkdirSync(request.path, { recursive: true }));
     case "append":
-      return written((): undefined => {
-        if (request.cut !== undefined) truncateSync(request.path, request.cut);
-        appendFileSync(request.path, request.text, { flush: true });
-      });
+      return written(() => append(request));
     case "remove":
       return written(() => unlinkSync(request.path) as undefined);
     case "sweep":
@@ -187,6 +185,17 @@ function perform(request: FileRequest, progress: (done: number) => void): FileRe
       return copy(request, progress);
     case "sum":
       return sum(request.path, request.bandwidth, progress);
+  }
+}
+
+/** Not through a link: in a folder of somebody else it could lead anywhere. */
+function append({ path, text, cut }: FileRequest & { op: "append" }): undefined {
+  const fd = openSync(path, constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | constants.O_NOFOLLOW, 0o644);
+  try {
+    if (cut !== undefined) ftruncateSync(fd, cut);
+    appendFileSync(fd, text, { flush: true });
+  } finally {
+    closeSync(fd);
   }
 }
 
@@ -241,6 +250,7 @@ function fillAndClose(source: number, target: number, filling: Filling): { crc32
     written(() => {
       // Bytes first: those that are written back later may set another mtime.
       fsyncSync(target);
+      giveOwner(target, before);
       fchmodSync(target, Number(before.mode) & 0o777);
       futimesSync(target, seconds(before.atimeNs), seconds(before.mtimeNs));
       fsyncSync(target);
@@ -376,6 +386,16 @@ function written<Result>(work: () => Result): Result {
   const result = work();
   writing = false;
   return result;
+}
+
+/** What root copies stays its user's: a shard of mode 0600 could not be read any more. */
+function giveOwner(fd: number, { uid, gid }: BigIntStats): void {
+  if (process.geteuid?.() !== 0) return;
+  try {
+    fchownSync(fd, Number(uid), Number(gid));
+  } catch {
+    // root is nobody there
+  }
 }
 
 /** What went wrong before says more. */

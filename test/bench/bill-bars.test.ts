@@ -47,8 +47,13 @@ test("held to requests a 1000 samples of 2 KB whatever a sample is, bytes, and o
 });
 
 test("a part of an epoch is held to its part of the shards; small shards and /proc to nothing", () => {
-  const row = { samples: 100_000, needed: 4.096e8, start: cost(0, 0, 0), run: cost(0, 0, 12), end: cost(0, 0, 0) };
+  const row = { samples: 100_000, needed: 4.096e8, start: cost(0, 0, 0), run: cost(1, 1, 12), end: cost(0, 0, 0) };
   assert.equal(billBars(set(60, 4.096e9), "client counters", row)[2]!.value, 2);
   assert.deepEqual(billBars(set(100, 64 * 100 * MIB - 1), "client counters", row), []);
   assert.deepEqual(billBars(set(60, 4.096e9), "/proc", row), []);
+});
+
+test("where not one read was seen nothing is met", () => {
+  const row = { samples: 100_000, needed: 4.096e8, start: cost(0, 0, 0), run: cost(0, 0, 0), end: cost(0, 0, 0) };
+  assert.deepEqual(billBars(set(60, 4.096e9), "system calls", row), []);
 });

@@ -32,3 +32,18 @@ test("calls of data, index and folders; interrupted ones are joined and count on
   assert.equal(metadataOf(found.data), 3);
   assert.equal(minus(found.data, found.index).reads, 2);
 });
+
+test("paths that strace escapes are those of the data (its lines of version 6.1)", () => {
+  const file = '/d/ö "x>y<z/a\tb\nc.txt';
+  const quoted = '/d/\\303\\266 \\"x>y<z/a\\tb\\nc.txt';
+  const opened = '/d/\\303\\266 \\"x\\76y\\74z/a\\tb\\nc.txt';
+  const found = parseTrace(
+    [
+      `24900 openat(AT_FDCWD</home/u>, "${quoted}", O_RDONLY|O_CLOEXEC) = 18<${opened}>`,
+      `24900 read(18<${opened}>, ""..., 10) = 3`,
+      `24900 close(18<${opened}>) = 0`,
+    ].join("\n"),
+    { files: [file], folder: "/d", index: "/d/.athanor" },
+  );
+  assert.deepEqual(found.data, { opens: 1, closes: 1, stats: 0, lists: 0, fstats: 0, reads: 1, bytes: 3 });
+});

@@ -1,8 +1,11 @@
 // Which targets are measured, what MooseFS tells of a file, and the network that Lustre uses.
 import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { networkOf } from "../../src/bench/storage-network.ts";
-import { chooseTargets, parseFileInfo } from "../../src/bench/storage-targets.ts";
+import { chooseTargets, homesOf, oneCopy } from "../../src/bench/storage-targets.ts";
 import { parseMountinfo } from "../../src/storage/mounts.ts";
 import { recorded } from "../lustre/fixtures.ts";
 import { WELL, replay } from "../lustre/replay.ts";
@@ -51,27 +54,34 @@ test("the network is known only where each interface of LNet tells its speed", a
     assert.equal((await at(nids, speed)).bytesPerSecond, undefined, `${nids} ${speed}`);
 });
 
-test("mfsfileinfo: the chunk servers of a file; none where a chunk has copies on several", () => {
-  const chunk = (i: number, ...copies: string[]): string =>
-    [
-      `\tchunk ${i}: 000000000000000${i}_00000001 / (id:${i} ver:1)`,
-      ...copies.map((at, k) => `\t\tcopy ${k + 1}: ${at} (status:VALID)`),
-    ].join("\n");
-  const text = [
-    "/m/a b:",
-    chunk(0, "10.77.0.1:9501"),
-    chunk(1, "10.77.0.1:9501"),
-    "/m/two:",
-    chunk(0, "10.77.0.1:9502"),
-    chunk(1, "10.77.0.1:9501"),
-    "/m/copies:",
-    chunk(0, "10.77.0.1:9501", "10.77.0.1:9502"),
-    "/m/empty:",
-    "\tno chunks - empty file",
-    "",
-  ].join("\n");
-  assert.deepEqual(Object.fromEntries(parseFileInfo(text)), {
-    "/m/a b": ["10.77.0.1:9501"],
-    "/m/two": ["10.77.0.1:9501", "10.77.0.1:9502"],
-  });
+test("MooseFS: the chunk servers of a file; none where a chunk has copies on several, or there is none", () => {
+  const [one, two] = ["10.77.0.1:9501", "10.77.0.1:9502"];
+  assert.deepEqual(oneCopy([[one], [one], []]), [one]);
+  assert.deepEqual(oneCopy([[two], [one]]), [one, two]);
+  assert.equal(oneCopy([[one], [one, two]]), undefined);
+  assert.equal(oneCopy([]), undefined);
+});
+
+test("MooseFS: files are asked for a part at a time, until nothing answers", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "ath-mfs-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const calls = join(folder, "calls");
+  // Answers twice, then refuses.
+  const tool = `#!/bin/sh
+shift; echo $# >> "${calls}"; [ $(wc -l < "${calls}") -gt 2 ] && exit 1
+for f; do printf '%s:\\n\\tchunk 0: 0000000000000001_00000001 / (id:1 ver:1)\\n\\t\\tcopy 1: 10.77.0.1:9501 (status:VALID)\\n' "$f"; done
+`;
+  writeFileSync(join(folder, "mfsfileinfo"), tool, { mode: 0o755 });
+  const mount = parseMountinfo("44 21 0:44 / /m rw - fuse.mfs mfs#10.77.0.1:9421 rw")[0]!;
+  assert.equal(mount.kind, "moosefs");
+  const files = Array.from({ length: 1000 }, (_, i) => ({ path: `/m/-${i}`, bytes: 1 }));
+  const { PATH } = process.env;
+  process.env["PATH"] = `${folder}:${PATH}`;
+  try {
+    const homes = await homesOf(files, mount, 10_000);
+    assert.equal(homes.filter(({ targets }) => targets?.[0] === "10.77.0.1:9501").length, 512);
+  } finally {
+    process.env["PATH"] = PATH;
+  }
+  assert.equal(readFileSync(calls, "utf8"), "256\n256\n256\n");
 });

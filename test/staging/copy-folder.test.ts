@@ -6,6 +6,7 @@ import { randomBytes } from "node:crypto";
 import {
   appendFileSync,
   chmodSync,
+  chownSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -13,6 +14,7 @@ import {
   readdirSync,
   rmSync,
   statSync,
+  symlinkSync,
   utimesSync,
   writeFileSync,
 } from "node:fs";
@@ -60,6 +62,7 @@ function assertSame(from: string, to: string): void {
     const [s, c] = [statSync(a, { bigint: true }), statSync(b, { bigint: true })];
     assert.equal(c.mtimeNs, s.mtimeNs, `mtime of ${name}`);
     assert.equal(c.mode, s.mode, `mode of ${name}`);
+    assert.equal(c.uid, s.uid, `owner of ${name}`);
   }
 }
 
@@ -69,13 +72,12 @@ test("a set with its index: the copy has the same bytes, times and modes, and is
   const storage = createPosixStorage();
   t.after(() => storage.close());
   const before = await buildIndex(from, { storage });
-  chmodSync(
-    join(
-      from,
-      all(from).find((name) => name.endsWith(".tfrecord"))!,
-    ),
-    0o440,
+  const shard = join(
+    from,
+    all(from).find((name) => name.endsWith(".tfrecord"))!,
   );
+  chmodSync(shard, 0o440);
+  if (process.geteuid?.() === 0) chownSync(shard, 12_345, 12_345);
   const to = join(folder(t), "copy");
   const would = athanor("layout", "apply", from, "--copy-to", to);
   assert.match(would.stdout, /^would copy \d+ files, .*\nnothing was changed: --apply does it\n$/);
@@ -208,4 +210,13 @@ test("a copy that is not what was written is found when it is read back, and not
   // 3 MiB read twice at 2 MiB/s take 3 s, but for the first piece: a limit that did nothing would take a tenth of that.
   assert.ok(performance.now() - began > 2000, "the limit is kept");
   assert.deepEqual(readdirSync(to), []);
+});
+
+test("a journal is not written through a link that somebody else may have laid", async (t) => {
+  const base = folder(t);
+  const files = new Files();
+  t.after(() => files.close());
+  symlinkSync(join(base, "elsewhere"), join(base, JOURNAL));
+  await assert.rejects(files.call({ op: "append", path: join(base, JOURNAL), text: "{}\n" }), /ELOOP/);
+  assert.ok(!existsSync(join(base, "elsewhere")));
 });
