@@ -14,6 +14,8 @@ export interface Wanted {
   path: string;
   /** Name of its file system. */
   system: string;
+  /** How soon it is needed among those it was expected with, 0 first. */
+  rank: number;
 }
 
 export interface LearnedOptions<Found> {
@@ -73,7 +75,7 @@ export class Learned<Found> {
         continue;
       }
       this.known.set(path, undefined);
-      this.wanted.push({ path, system });
+      this.wanted.push({ path, system, rank });
       if (this.known.size > MOST) this.known.delete(this.known.keys().next().value!);
     }
     this.askSoon(GATHER_MS);
@@ -109,7 +111,7 @@ export class Learned<Found> {
     if (system !== undefined) {
       // Not again with those that are expected.
       if (!this.known.has(path)) this.known.set(path, undefined);
-      await this.learn([{ path, system }]);
+      await this.learn([{ path, system, rank: 0 }]);
     }
     this.asked.delete(path);
   }
@@ -148,8 +150,8 @@ export class Learned<Found> {
       this.over = true;
       return;
     }
-    for (const [rank, { path }] of batch.entries()) {
-      const answer = answers[rank];
+    for (const [i, { path, rank }] of batch.entries()) {
+      const answer = answers[i];
       if (answer === "silent") {
         this.known.delete(path);
         this.quietUntil = performance.now() + QUIET_MS;

@@ -31,10 +31,14 @@ test("files are asked for together, at most so many at once, each once, and told
   await sleep(100);
   assert.equal(learned.get("a"), "A");
   assert.deepEqual(calls.at(-1), ["x:a"]);
+  // Also of those that are asked for later.
+  learned.expect(["d", "e", "f"], "x");
+  await sleep(100);
+  assert.deepEqual(found.slice(-3), ["d=D@0", "e=E@1", "f=F@2"]);
   learned.close();
   learned.expect(["c"], "x");
   await sleep(100);
-  assert.equal(calls.length, 3);
+  assert.equal(calls.length, 5);
 });
 
 test("who cannot wait asks at once, or joins who is asking; a file that nobody knows is asked of nobody", async () => {
