@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from athanor._arguments import size
 from athanor._batches import batch_sizes, megatron_ramp
 
 
@@ -65,3 +66,16 @@ def test_megatrons_ramp_has_its_sizes_at_every_count() -> None:
             steps = consumed * ((end - start) // increment) // samples
             theirs = end if consumed > samples else start + steps * increment
             assert theirs == [size for begin, size in ramp if begin <= consumed][-1]
+
+
+@pytest.mark.parametrize(
+    ("value", "there"), [(4096, 4096), ("4096", 4096), ("16MiB", 1 << 24), (" 16 m", 1 << 24), ("1.5GB", 1_500_000_000)]
+)
+def test_shuffle_memory_is_bytes_or_a_size_as_commands_take_it(value: int | str, there: int) -> None:
+    assert size("shuffle_memory", value) == there
+
+
+@pytest.mark.parametrize("value", ["", "16 MiBs", "-1", "many", "0", 0, 1.5])
+def test_a_wrong_size_is_a_value_error(value: int | str) -> None:
+    with pytest.raises(ValueError, match="shuffle_memory must be"):
+        size("shuffle_memory", value)

@@ -224,6 +224,7 @@ def test_a_source_names_the_same_files_in_both_languages(
     link = dataset[0] / "sub/broken"  # only a glob that matches it fails
     if not link.is_symlink():
         link.symlink_to("nowhere")
+        (dataset[0] / "up").symlink_to("..")  # brings nothing of what is around
     source = str(dataset[0] / glob)
     command = ["node", str(ROOT / "dist/src/cli/main.js"), "index", source, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)

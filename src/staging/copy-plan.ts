@@ -85,6 +85,9 @@ export async function planCopy(source: string, target: string, options: CopyOpti
     throw new CopyTarget("is no folder", { file: from }, "name the folder that holds the shards");
   if (`${to}/`.startsWith(`${from}/`) || from.startsWith(`${to}/`))
     throw new CopyTarget("one of the two folders lies in the other", { file: to }, "name a folder beside the data");
+  const seen = await files.call({ op: "look", path: to });
+  if (seen?.folder === false)
+    throw new CopyTarget("is a file, expected a new folder", { file: to }, "name a new folder");
   const journal = await Journal.read<CopyLine>(files, join(to, JOURNAL), "copy");
   const made = await checkTarget(files, to, from, journal);
   const all = await listed(from, storage);
@@ -128,14 +131,11 @@ export async function planCopy(source: string, target: string, options: CopyOpti
   };
 }
 
-/** False: the folder is to be made. */
-async function checkTarget(files: Files, to: string, from: string, { head }: Journal<CopyLine>): Promise<boolean> {
-  const found = await files.call({ op: "look", path: to });
-  if (found === undefined) return false;
-  if (head?.from === from) return true;
-  const names = found.folder ? await files.call({ op: "names", path: to }) : [""];
+async function checkTarget(files: Files, to: string, from: string, { head }: Journal<CopyLine>): Promise<void> {
+  if (head?.from === from) return;
+  const names = await files.call({ op: "names", path: to });
   // A run that ended before the first line was whole.
-  if (head === undefined && names.every((name) => name === JOURNAL)) return true;
+  if (head === undefined && names.every((name) => name === JOURNAL)) return;
   throw new CopyTarget(
     head === undefined ? "is there already, and no copy that was begun here" : `holds a copy of ${head.from}`,
     { file: to },

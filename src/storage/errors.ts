@@ -32,6 +32,9 @@ export interface SystemFault {
 /** Faults that a fresh handle can cure: an evicted client, a restarted server, a lost object that came back. */
 export const RETRIED: ReadonlySet<string> = new Set(["ESTALE", "ESHUTDOWN", "EIO", "ETIMEDOUT", "EINTR", "EAGAIN"]);
 
+/** No errno: a link among the files that are asked for leads to no file. */
+export const NOWHERE = "NOWHERE";
+
 /** The clear error of one errno. `begin`: where the read was meant to begin; `target`: what holds those bytes, in words. */
 export function systemError(fault: SystemFault, begin?: number, tries = 1, target?: string): Error {
   const byteOffset = fault.byteOffset ?? begin;
@@ -40,6 +43,8 @@ export function systemError(fault: SystemFault, begin?: number, tries = 1, targe
   switch (fault.code) {
     case "ENOENT":
       return new NotFound("no such file or folder", where, "check the path and that the file system is mounted", cause);
+    case NOWHERE:
+      return new NotFound(`a link that leads nowhere: ${fault.message}`, where, "mend the link or remove it");
     case "ENOTDIR":
       return new NotFound("a part of the path is not a folder", where, "check the path", cause);
     case "EACCES":
@@ -48,7 +53,12 @@ export function systemError(fault: SystemFault, begin?: number, tries = 1, targe
     case "EISDIR":
       return new NotAFile("is a folder, expected a file", where, undefined, cause);
     case "EILSEQ":
-      return new FileName("the name is not UTF-8", where, "rename it (convmv), or leave it out by a glob", cause);
+      return new FileName(
+        "the name is not UTF-8",
+        where,
+        "rename it (convmv); where a glob is taken, one leaves it out",
+        cause,
+      );
     case "ELOOP":
       return new NotFound("too many symbolic links, or a loop of them", where, "check the links", cause);
     default:

@@ -5,10 +5,11 @@
  * end what that thread has opened).
  */
 import { isUtf8 } from "node:buffer";
-import { closeSync, fstatSync, openSync, readSync, readdirSync, statSync } from "node:fs";
+import { closeSync, fstatSync, openSync, readSync, readdirSync, readlinkSync, statSync } from "node:fs";
 import type { BigIntStats, Dirent } from "node:fs";
 import { parentPort } from "node:worker_threads";
 import { errnoName } from "../base/errno.ts";
+import { NOWHERE } from "./errors.ts";
 import type { SystemFault } from "./errors.ts";
 import { FOLDER_MARKS, LISTED_HIDDEN } from "./types.ts";
 import type { NameFilter } from "./types.ts";
@@ -184,11 +185,12 @@ function namesBelow(folder: string, filter?: NameFilter): string[] {
   const names: string[] = [];
   // Folders on the way down, by device and inode: a link to one of them would never end.
   const above = new Set<string>();
-  const walk = (relative: string, whole: boolean, inside: boolean): void => {
+  /** Those that the folder lies in: a link to one would bring all that is around it. */
+  let around: Set<string> | undefined;
+  const walk = (relative: string, whole: boolean, inside: boolean, linked: boolean): void => {
     const path = relative === "" ? folder : `${folder}/${relative}`;
-    const { dev, ino } = stat(path);
-    const identity = `${dev}:${ino}`;
-    if (above.has(identity)) return;
+    const identity = identityOf(path);
+    if (above.has(identity) || (linked && (around ??= foldersAround(folder)).has(identity))) return;
     above.add(identity);
     asked++;
     const entries = readdirSync(path, { withFileTypes: true });
@@ -203,16 +205,33 @@ function namesBelow(folder: string, filter?: NameFilter): string[] {
       if (entry.name.includes("\ufffd")) refuseForeign(path, entry.name);
       const kind = kindOf(entry, `${folder}/${child}`, isFile);
       // A folder that the pattern for files names may be a shard.
-      if (kind === "folder" && (isFolder || holdsMark(`${folder}/${child}`))) walk(child, all, marked);
+      if (kind === "folder" && (isFolder || holdsMark(`${folder}/${child}`)))
+        walk(child, all, marked, entry.isSymbolicLink());
       else if (kind === "file" && isFile) names.push(child);
     }
     above.delete(identity);
   };
-  walk("", filter === undefined, false);
+  walk("", filter === undefined, false, false);
   return names
     .map((name) => ({ name, bytes: Buffer.from(name) }))
     .sort((a, b) => Buffer.compare(a.bytes, b.bytes))
     .map(({ name }) => name);
+}
+
+/** By device and inode. */
+function identityOf(path: string): string {
+  const { dev, ino } = stat(path);
+  return `${dev}:${ino}`;
+}
+
+function foldersAround(folder: string): Set<string> {
+  const found = new Set<string>();
+  for (let path = `${folder}/..`; ; path += "/..") {
+    const identity = identityOf(path);
+    // The root lies in itself.
+    if (found.has(identity)) return found;
+    found.add(identity);
+  }
 }
 
 /** Node gives U+FFFD for bytes of a name that are no UTF-8: no file has the name that it gives, or a different one. */
@@ -238,8 +257,9 @@ function kindOf(entry: Dirent, path: string, wanted: boolean): FoundFile["kind"]
     return found(stat(path)).kind;
   } catch (error) {
     const leadsNowhere = LEADS_NOWHERE.has((error as NodeJS.ErrnoException).code ?? "");
-    if (wanted || !leadsNowhere) throw error;
-    return "other";
+    if (!leadsNowhere) throw error;
+    if (!wanted) return "other";
+    throw Object.assign(new Error(`it leads to ${readlinkSync(path)}`), { code: NOWHERE, path });
   }
 }
 

@@ -92,6 +92,7 @@ test("a set with its index: the copy has the same bytes, times and modes, and is
   assert.deepEqual([after.fingerprint, read], [before.fingerprint, []]);
   for (const [target, why] of [
     [to, /is there already/],
+    [join(to, all(to)[0]!), /is a file, expected a new folder/],
     [join(from, "inside"), /one of the two folders lies in the other/],
   ] as const) {
     const refused = athanor("layout", "apply", from, "--copy-to", target, "--json");

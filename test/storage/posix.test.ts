@@ -120,7 +120,10 @@ test("missing files, folders and dangling links are named", async () => {
   await assert.rejects(storage.open(folder), { code: "ATH_NOT_A_FILE" });
   mkdirSync(join(folder, "links"));
   symlinkSync("nowhere", join(folder, "links", "a"));
-  await assert.rejects(storage.names(join(folder, "links")), { code: "ATH_NOT_FOUND", message: /links\/a/ });
+  await assert.rejects(storage.names(join(folder, "links")), {
+    code: "ATH_NOT_FOUND",
+    message: /links\/a: a link that leads nowhere: it leads to nowhere/,
+  });
   await storage.close();
 });
 
@@ -134,6 +137,20 @@ test("a read that fails is tried three times over fresh descriptors, then named 
   });
   const { opens, retries, handles } = storage.stats();
   assert.deepEqual({ opens, retries, handles }, { opens: 3, retries: 2, handles: 0 });
+  await storage.close();
+});
+
+test("a link to a folder that the folder lies in brings nothing of what is around it", async () => {
+  const storage = createPosixStorage();
+  const around = join(folder, "around");
+  mkdirSync(join(around, "set", "below"), { recursive: true });
+  mkdirSync(join(around, "other"));
+  for (const name of ["set/a", "set/below/b", "other/c", "d"]) writeFileSync(join(around, name), "x");
+  symlinkSync("..", join(around, "set", "up"));
+  symlinkSync("../..", join(around, "set", "below", "up"));
+  symlinkSync("/", join(around, "set", "root"));
+  symlinkSync("../other", join(around, "set", "beside"));
+  assert.deepEqual(await storage.names(join(around, "set")), ["a", "below/b", "beside/c"]);
   await storage.close();
 });
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -93,3 +94,20 @@ def positive(name: str, value: float) -> float:
     if not isinstance(value, (int, float)) or not value > 0:
         raise ValueError(f"{name} must be a number of seconds above 0, got {value!r}")
     return float(value)
+
+
+_UNITS = {"": 1, "b": 1}
+for _power, _letter in enumerate("kmgtp", 1):
+    _UNITS |= {_letter: 1024**_power, f"{_letter}ib": 1024**_power, f"{_letter}b": 1000**_power}
+
+
+def size(name: str, value: int | str) -> int:
+    """Bytes: a whole number, or text as commands take it: "64MiB" and "64M" are 2^26, "64MB" is 64 million."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([a-z]*)\s*", value.lower())
+        unit = None if match is None else _UNITS.get(match[2])
+        if match is None or unit is None:
+            raise ValueError(f"{name} must be a number of bytes or a size such as 64MiB or 2GB, got {value!r}")
+        value = round(float(match[1]) * unit)
+    at_least_one(name, value)
+    return value

@@ -38,7 +38,7 @@ def order_request(
     mixed: bool,
     seed: int,
     shuffle: str,
-    shuffle_memory: int,
+    shuffle_memory: int | str,
     lanes: int | None,
     window: int | None,
     unit: str,
@@ -59,13 +59,14 @@ def order_request(
         raise ValueError('last must be "carry" or "drop" with a mix (evaluate each source by itself), got "pad"')
     if not isinstance(seed, int) or not 0 <= seed < 2**64:
         raise ValueError(f"seed must be a whole number in 0..2^64-1, got {seed!r}")
-    for name, value in (("shuffle_memory", shuffle_memory), ("lanes", lanes), ("window", window)):
+    memory = _arguments.size("shuffle_memory", shuffle_memory)
+    for name, value in (("lanes", lanes), ("window", window)):
         if value is not None:
             _arguments.at_least_one(name, value)
     return {
         "seed": str(seed),
         "shuffle": shuffle,
-        "shuffle_memory": shuffle_memory,
+        "shuffle_memory": memory,
         "lanes": lanes,
         "window": window,
         "unit": unit,

@@ -181,11 +181,11 @@ def _names_below(folder: str, files: re.Pattern[str] = _ANY, folders: re.Pattern
     names: list[str] = []
     above: set[tuple[int, int]] = set()  # folders on the way down: a link to one of them would never end
 
-    def walk(relative: str) -> None:
+    def walk(relative: str, linked: bool = False) -> None:
         path = os.path.join(folder, relative)
         found = os.stat(path)
         identity = (found.st_dev, found.st_ino)
-        if identity in above:
+        if identity in above or (linked and identity in _folders_around(folder)):
             return
         above.add(identity)
         for name in os.listdir(path):
@@ -211,7 +211,7 @@ def _names_below(folder: str, files: re.Pattern[str] = _ANY, folders: re.Pattern
                     raise
                 continue
             if stat.S_ISDIR(mode) and is_folder:
-                walk(child)
+                walk(child, os.path.islink(os.path.join(folder, child)))
             elif stat.S_ISREG(mode) and is_file:
                 names.append(child)
         above.remove(identity)
@@ -221,6 +221,16 @@ def _names_below(folder: str, files: re.Pattern[str] = _ANY, folders: re.Pattern
     except OSError as error:
         raise system_error(error, folder) from error
     return sorted(names, key=path_bytes)
+
+
+def _folders_around(folder: str) -> set[tuple[int, int]]:
+    """Those that the folder lies in: a link to one would bring all that is around it."""
+    around: set[tuple[int, int]] = set()
+    path = os.path.join(folder, "..")
+    while (identity := (os.stat(path).st_dev, os.stat(path).st_ino)) not in around:
+        around.add(identity)
+        path = os.path.join(path, "..")
+    return around
 
 
 def _is_unfinished(path: str) -> bool:
