@@ -89,7 +89,8 @@ export async function planCopy(source: string, target: string, options: CopyOpti
   if (seen?.folder === false)
     throw new CopyTarget("is a file, expected a new folder", { file: to }, "name a new folder");
   const journal = await Journal.read<CopyLine>(files, join(to, JOURNAL), "copy");
-  const made = await checkTarget(files, to, from, journal);
+  const made = seen !== undefined;
+  if (made) await checkTarget(files, to, from, journal);
   const all = await listed(from, storage);
   const there = await present(options, to, journal);
   refuseGone(from, to, all, there);

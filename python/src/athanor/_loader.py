@@ -41,7 +41,7 @@ class Loader(Run):
         pad_id: value of padding. Default 0; with a tokenizer its padding token.
         tokenizer: path of a tokenizer.json or model folder: makes ids of text or chats: see docs/guides/text.md.
         shuffle: "window" (default), "global" (small random reads) or "none".
-        shuffle_memory: bytes of all shuffle windows of the job, or a size such as "16MiB". Default 1 GiB. Part of the order.
+        shuffle_memory: bytes of all shuffle windows of the job, or a size ("16MiB"). Default 1 GiB. Part of the order.
         lanes, window: override the order's own, if `athanor plan` says so.
         unit: "extent" (default) or "shard": what is permuted.
         seed: one a job. Default 0.
