@@ -9,6 +9,7 @@
  * progress.done();
  */
 import { formatDuration, formatSize } from "./units.ts";
+import { visible } from "./visible.ts";
 
 export interface ProgressOptions {
   quiet?: boolean;
@@ -51,7 +52,7 @@ export class Progress {
     const left = rate > 0 && total > done ? `, ${formatDuration((total - done) / rate)} left` : "";
     const line =
       `${this.label}: ${total > 0 ? Math.floor((100 * done) / total) : 100} % of ${formatSize(total)}, ` +
-      `${formatSize(rate)}/s${left}${what === "" ? "" : ` (${what})`}`;
+      `${formatSize(rate)}/s${left}${what === "" ? "" : ` (${visible(what)})`}`;
     if (this.stream.isTTY === true) {
       this.stream.write(`\r\u001b[K${line.slice(0, 160)}`);
       this.shown = true;

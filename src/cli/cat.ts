@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { valueJson } from "../base/json.ts";
 import { Usage } from "../base/usage.ts";
 import { readRecords } from "../dataset/records.ts";
-import { printLine, withStorage } from "./command.ts";
+import { printLine, tell, withStorage } from "./command.ts";
 
 export function register(program: Command): void {
   program
@@ -18,7 +18,7 @@ export function register(program: Command): void {
       const range = parseRange(flags.records ?? ":");
       await withStorage(async (storage) => {
         const onIgnored = (file: string, why: string): void => {
-          process.stderr.write(`ignored ${file}: ${why}\n`);
+          tell(`ignored ${file}: ${why}`);
         };
         for await (const { values } of readRecords(path, { storage, onIgnored, ...range }))
           await printLine(valueJson(values));

@@ -8,6 +8,7 @@ import type { Command } from "commander";
 import { Progress } from "../base/progress.ts";
 import { formatDuration, formatNumber } from "../base/units.ts";
 import { Usage } from "../base/usage.ts";
+import { visible } from "../base/visible.ts";
 import type { MissingChunks } from "../dataset/types.ts";
 import { Files } from "../staging/files.ts";
 import { hungText } from "../storage/io-pool.ts";
@@ -46,7 +47,7 @@ export async function withStorage<Result>(
     polite,
     onHang: (hung) => {
       const seconds = Math.round(hung.sinceMs / 1000);
-      process.stderr.write(`waiting for storage: ${hungText(hung)} for ${seconds} s (${hung.target})\n`);
+      tell(`waiting for storage: ${hungText(hung)} for ${seconds} s (${hung.target})`);
     },
   });
   try {
@@ -55,8 +56,8 @@ export async function withStorage<Result>(
     const { nodes: _, ...asked } = polite.stats();
     for (const [kind, { perSecond, waitedSeconds, waited }] of Object.entries(asked))
       if (waitedSeconds >= TOLD_WAIT)
-        process.stderr.write(
-          `${formatNumber(waited, "call")} waited ${formatDuration(waitedSeconds / waited)} each for the cap of ${perSecond} ${kind} a second: --polite off, or ATHANOR_POLITE=off, lifts it\n`,
+        tell(
+          `${formatNumber(waited, "call")} waited ${formatDuration(waitedSeconds / waited)} each for the cap of ${perSecond} ${kind} a second: --polite off, or ATHANOR_POLITE=off, lifts it`,
         );
     // After an error other reads may still be under way.
     threadsHang ||= !(await storage.close());
@@ -65,7 +66,7 @@ export async function withStorage<Result>(
 
 /** Runs `work` with what writes to a data mount. */
 export async function withFiles<Result>(work: (files: Files) => Promise<Result>): Promise<Result> {
-  const files = new Files({ tell: (text) => process.stderr.write(`${text}\n`) });
+  const files = new Files({ tell });
   try {
     return await work(files);
   } finally {
@@ -76,7 +77,7 @@ export async function withFiles<Result>(work: (files: Files) => Promise<Result>)
 /** Says on ^C that nothing is lost, then ends as without it. */
 export async function resumable<Result>(what: string, work: () => Promise<Result>): Promise<Result> {
   const stop = (signal: NodeJS.Signals): void => {
-    process.stderr.write(`\n${what}: stopped; the same line goes on where it was\n`);
+    tell(`\n${what}: stopped; the same line goes on where it was`);
     process.kill(process.pid, signal);
   };
   for (const signal of SIGNALS) process.once(signal, stop);
@@ -123,9 +124,14 @@ export function wantsJson(command: Command): boolean {
   return command.optsWithGlobals<{ json?: boolean }>().json === true;
 }
 
+/** Writes a line to stderr. */
+export function tell(line: string): void {
+  process.stderr.write(`${visible(line)}\n`);
+}
+
 /** Writes a line to stdout and waits when the reader is slow, so that memory stays bounded. */
 export async function printLine(line: string): Promise<void> {
-  if (!process.stdout.write(`${line}\n`)) await once(process.stdout, "drain");
+  if (!process.stdout.write(`${visible(line)}\n`)) await once(process.stdout, "drain");
 }
 
 /** One line of chunks that no file holds. */

@@ -13,7 +13,7 @@ import { countSeconds, textBytes } from "../feed/count-estimate.ts";
 import { viewOf } from "../feed/order-view.ts";
 import { featuresOfText } from "../feed/token-column.ts";
 import type { PosixStorage } from "../storage/posix.ts";
-import { printLine, withProgress } from "./command.ts";
+import { printLine, tell, withProgress } from "./command.ts";
 import { viewRequest, type ViewFlags } from "./view-flags.ts";
 
 export async function indexView(
@@ -43,7 +43,7 @@ export async function indexView(
         const { again } = flags;
         const damaged = again ? [] : await damagedCounts(set, counted.hash, storage);
         for (const shard of damaged)
-          process.stderr.write(`damaged counts of ${set.shards[shard]!.path}, counted again\n`);
+          tell(`damaged counts of ${set.shards[shard]!.path}, counted again`);
         if (damaged.length > 0) {
           await new ViewWriter(set, counted.hash, path).remove(damaged);
           // A descriptor that is kept would go on with the damaged file.
@@ -87,9 +87,9 @@ export async function indexView(
     await printLine(JSON.stringify({ ...facts, counted: shards, bytes, seconds, bad: bad.length }));
     return;
   }
-  for (const { message, code } of bad) process.stderr.write(`bad ${message} [${code}]\n`);
+  for (const { message, code } of bad) tell(`bad ${message} [${code}]`);
   if (bad.length > 0)
-    process.stderr.write(`${formatNumber(bad.length, "bad record")} in no row: train with on_corrupt="replace"\n`);
+    tell(`${formatNumber(bad.length, "bad record")} in no row: train with on_corrupt="replace"`);
   await printLine(
     shards === 0
       ? `${nameOf(index)}: all shards were counted before`
@@ -108,5 +108,5 @@ function tellBefore(shards: number, bytes: number, threads: number, text: number
     text === undefined
       ? ""
       : ` with ${formatSize(text)} of text, about ${formatDuration(countSeconds(text, threads, chat))} with ${formatNumber(threads, "worker")}`;
-  process.stderr.write(`to count: ${formatNumber(shards, "shard")}, ${formatSize(bytes)}${guess}\n`);
+  tell(`to count: ${formatNumber(shards, "shard")}, ${formatSize(bytes)}${guess}`);
 }

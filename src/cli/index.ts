@@ -11,7 +11,7 @@ import type { DatasetIndex } from "../dataset/types.ts";
 import type { Storage } from "../storage/types.ts";
 import { indexView } from "./index-view.ts";
 import { addViewFlags, type ViewFlags } from "./view-flags.ts";
-import { missingText, politeOption, printLine, wantsJson, withProgress, withStorage } from "./command.ts";
+import { missingText, politeOption, printLine, tell, wantsJson, withProgress, withStorage } from "./command.ts";
 
 interface Flags extends ViewFlags {
   view?: boolean;
@@ -78,10 +78,10 @@ export function register(program: Command): void {
       );
       return;
     }
-    for (const { path: file, why } of ignored) process.stderr.write(`ignored ${file}: ${why}\n`);
-    for (const fault of bad) process.stderr.write(`bad ${AthanorError.fromRecord(fault).message} [${fault.code}]\n`);
+    for (const { path: file, why } of ignored) tell(`ignored ${file}: ${why}`);
+    for (const fault of bad) tell(`bad ${AthanorError.fromRecord(fault).message} [${fault.code}]`);
     if (bad.length > 0)
-      process.stderr.write(`${formatNumber(bad.length, "bad record")} kept: train with on_corrupt="replace"\n`);
+      tell(`${formatNumber(bad.length, "bad record")} kept: train with on_corrupt="replace"`);
     await printLine(
       `${nameOf(index)}: ${format}, ${formatNumber(totals.shards, "shard")} (${formatCount(read.length)} read now), ` +
         `${formatNumber(totals.records, "record")}, ${formatNumber(totals.tokens, "token")}, ${formatSize(totals.bytes)}`,

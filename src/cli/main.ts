@@ -12,7 +12,7 @@ import { Usage } from "../base/usage.ts";
 import { register as registerAgent } from "./agent.ts";
 import { register as registerBench } from "./bench.ts";
 import { register as registerCat } from "./cat.ts";
-import { hasHungThreads, refuseEmptyWords } from "./command.ts";
+import { hasHungThreads, refuseEmptyWords, tell } from "./command.ts";
 import { register as registerDemo } from "./demo.ts";
 import { register as registerDoctor } from "./doctor.ts";
 import { register as registerIndex } from "./index.ts";
@@ -78,9 +78,9 @@ async function main(): Promise<number> {
 
 function report(record: ErrorRecord, error?: unknown): number {
   const { exit, ...shown } = record;
-  if (json) process.stderr.write(`${JSON.stringify({ error: shown })}\n`);
-  else if (exit === 4) process.stderr.write(`athanor: ${record.message}\n${record.cause ?? ""}\n${record.remedy}\n`);
-  else process.stderr.write(`athanor: ${error instanceof Error ? error.message : record.message} [${record.code}]\n`);
+  if (json) tell(JSON.stringify({ error: shown }));
+  else if (exit === 4) tell(`athanor: ${record.message}\n${record.cause ?? ""}\n${record.remedy}`);
+  else tell(`athanor: ${error instanceof Error ? error.message : record.message} [${record.code}]`);
   return exit ?? 1;
 }
 
@@ -92,8 +92,8 @@ function end(code: number): void {
   process.exitCode = code;
   if (!hasHungThreads()) return;
   const die = (): void => void process.kill(process.pid, "SIGKILL");
-  const tell = (): void => void (isKept && process.connected ? process.send?.(code, undefined, undefined, die) : die());
-  process.stdout.write("", () => process.stderr.write("", tell));
+  const leave = (): void => void (isKept && process.connected ? process.send?.(code, undefined, undefined, die) : die());
+  process.stdout.write("", () => process.stderr.write("", leave));
 }
 
 function version(): string {

@@ -81,7 +81,10 @@ export function sizeOption(bytes: bigint): string {
   return String(bytes);
 }
 
-/** A path as a shell takes it. */
+/** A path as a shell takes it, on one line: control characters as bash reads them. */
 export function quoted(path: string): string {
-  return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
+  if (/^[\w@%+=:,./-]+$/.test(path)) return path;
+  if (!/\p{Cc}/u.test(path)) return `'${path.replaceAll("'", "'\\''")}'`;
+  const control = (each: string): string => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return `$'${path.replace(/[\\']/g, "\\$&").replace(/\p{Cc}/gu, control)}'`;
 }

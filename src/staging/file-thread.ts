@@ -57,7 +57,7 @@ export type FileRequest =
   | { op: "look"; path: string }
   /** A small file; undefined: nothing is there. */
   | { op: "text"; path: string }
-  /** Makes the folder and those above it that are missing. */
+  /** Makes the folder and those above it that are missing, durably. */
   | { op: "folder"; path: string }
   /** Appends and makes it durable; `cut`: behind so many bytes. */
   | { op: "append"; path: string; text: string; cut?: number }
@@ -166,7 +166,7 @@ function perform(request: FileRequest, progress: (done: number) => void): FileRe
     case "names":
       return readdirSync(request.path);
     case "folder":
-      return written(() => void mkdirSync(request.path, { recursive: true }));
+      return written(() => makeFolder(request.path));
     case "append":
       return written(() => append(request));
     case "remove":
@@ -368,6 +368,23 @@ function spend(count: number): void {
   const waitMs = (-pace.there() / pace.perSecond) * 1000;
   if (waitMs > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, waitMs);
   pace.take(count);
+}
+
+/** One by one: Node's recursive mkdir says ENOENT where a file system is read-only, and runs for ever in /proc. */
+function makeFolder(path: string): undefined {
+  const missing: string[] = [];
+  for (let folder = path; ifThere(() => statSync(folder)) === undefined; folder = dirname(folder))
+    missing.unshift(folder);
+  for (const folder of missing) {
+    try {
+      mkdirSync(folder);
+    } catch (error) {
+      // Somebody else makes it at the same time.
+      const isThere = ifThere(() => statSync(folder).isDirectory());
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST" || isThere !== true) throw error;
+    }
+    syncFolder(dirname(folder));
+  }
 }
 
 function syncFolder(path: string): undefined {

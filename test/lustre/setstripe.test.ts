@@ -1,5 +1,6 @@
 // Lines of `lfs setstripe` for a layout.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { parseGetstripe } from "../../src/lustre/getstripe.ts";
 import { optionsOf, quoted, setstripeOptions, sizeOption } from "../../src/lustre/setstripe.ts";
@@ -28,4 +29,8 @@ test("wishes, sizes, and paths as a shell takes them", () => {
   assert.deepEqual([sizeOption(1n << 40n), sizeOption(65_536n), sizeOption(100n)], ["1T", "64K", "100"]);
   assert.equal(quoted("/mnt/my data/it's"), "'/mnt/my data/it'\\''s'");
   assert.equal(quoted("/mnt/a-b_c.1"), "/mnt/a-b_c.1");
+  const odd = "/mnt/\u001b[31mit's\n\\n\u0085";
+  assert.equal(quoted(odd), String.raw`$'/mnt/\u001b[31mit\'s\u000a\\n\u0085'`);
+  const env = { ...process.env, LC_ALL: "C.UTF-8" };
+  assert.equal(spawnSync("bash", ["-c", `printf %s ${quoted(odd)}`], { encoding: "utf8", env }).stdout, odd);
 });

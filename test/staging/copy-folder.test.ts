@@ -221,3 +221,15 @@ test("a journal is not written through a link that somebody else may have laid",
   await assert.rejects(files.call({ op: "append", path: join(base, JOURNAL), text: "{}\n" }), /ELOOP/);
   assert.ok(!existsSync(join(base, "elsewhere")));
 });
+
+test("folders are made one by one: where none can be, that is an error and not for ever", async (t) => {
+  const base = folder(t);
+  const files = new Files({ tell: () => undefined });
+  t.after(() => files.close());
+  await files.call({ op: "folder", path: join(base, "a/b/c") });
+  await files.call({ op: "folder", path: join(base, "a/b/c") });
+  assert.ok(statSync(join(base, "a/b/c")).isDirectory());
+  await assert.rejects(files.call({ op: "folder", path: "/proc/nothing/x" }), { code: "ATH_COPY_WRITE" });
+  symlinkSync(join(base, "gone"), join(base, "link"));
+  await assert.rejects(files.call({ op: "folder", path: join(base, "link/x") }), { code: "ATH_COPY_WRITE" });
+});
