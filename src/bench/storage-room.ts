@@ -27,7 +27,7 @@ export async function checkRoom(available: number, mount: Mount, need: Need): Pr
     throw new BenchRoom(found, { file: path }, REMEDY);
   }
   if (mount.kind !== "lustre") return [];
-  const { short, notes } = await roomByQuota(mount.point, path, wanted, timeoutMs);
+  const { short, notes } = await roomByQuota(mount.point, path, undefined, wanted, timeoutMs);
   if (short.length > 0)
     throw new BenchRoom(
       `${short.join("; ")} (twice what is written)`,

@@ -5,7 +5,7 @@ import type { Facts } from "./facts.ts";
 import { gpusOf, lustreMounts, modulesOf } from "./facts.ts";
 import { adderOf, checked } from "./finding.ts";
 import type { Checked } from "./finding.ts";
-import { netOf, nidsOf, typeOf } from "./lnet.ts";
+import { networksTo, typeOf } from "./lnet.ts";
 
 export function checkGds(facts: Facts): Checked | undefined {
   const gpus = gpusOf(facts).length;
@@ -33,12 +33,13 @@ export function checkGds(facts: Facts): Checked | undefined {
     );
   }
   for (const { point, source } of lustreMounts(facts)) {
-    if (!nidsOf(source).every((nid) => typeOf(netOf(nid)) === "tcp")) continue;
+    const { nets, from } = networksTo(source, facts);
+    if (!nets.every((net) => typeOf(net) === "tcp")) continue;
     const fix = "GDS needs RDMA to the servers: see the network findings";
     add(
       "gds-over-tcp",
       `GPUDirect Storage cannot work at ${point}: it is reached over TCP`,
-      `mount source ${source}`,
+      `mount source ${source}; ${from}`,
       fix,
     );
   }

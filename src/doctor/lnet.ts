@@ -8,7 +8,10 @@
  * parseNets(printed); // [{ nid: "10.0.8.101@o2ib", net: "o2ib", status: "up", health: 1000, interfaces: ["ib0"] }]
  */
 
-import { numberIn } from "./facts.ts";
+import { formatNumber } from "../base/units.ts";
+import { fileSystemOf } from "../lustre/targets.ts";
+import type { Facts } from "./facts.ts";
+import { filesLike, numberIn } from "./facts.ts";
 
 export interface NetworkInterface {
   nid: string;
@@ -58,4 +61,18 @@ export function nidsOf(source: string): string[] {
     .slice(0, source.lastIndexOf(":/"))
     .split(/[,:](?=[^:,]*@)/)
     .filter((nid) => nid.includes("@"));
+}
+
+/**
+ * Networks over which the OSTs of a file system are reached; a server on this node itself is none. Where /sys does not tell, those of the
+ * mount, which name only the way to the management server. `from`: which it is, in words.
+ */
+export function networksTo(source: string, facts: Facts): { nets: string[]; from: string } {
+  const connections = filesLike(facts, `sys/fs/lustre/osc/${fileSystemOf(source)}-OST*/ost_conn_uuid`);
+  const nets = connections
+    .filter(({ path, text }) => !path.includes("-osc-MDT") && text.includes("@"))
+    .map(({ text }) => netOf(text))
+    .filter((net) => net !== "lo");
+  if (nets.length > 0) return { nets, from: `${formatNumber(nets.length, "connection")} to OSTs` };
+  return { nets: nidsOf(source).map(netOf), from: "by the source of the mount" };
 }

@@ -1,11 +1,10 @@
 /** Check: how the servers are reached, and whether faster hardware lies idle. */
 import { formatNumber } from "../base/units.ts";
-import { fileSystemOf } from "../lustre/targets.ts";
 import type { Facts } from "./facts.ts";
-import { filesLike, lustreMounts } from "./facts.ts";
+import { lustreMounts } from "./facts.ts";
 import { checked, finding } from "./finding.ts";
 import type { Checked } from "./finding.ts";
-import { netOf, nidsOf, parseNets, typeOf } from "./lnet.ts";
+import { networksTo, parseNets, typeOf } from "./lnet.ts";
 import type { NetworkInterface } from "./lnet.ts";
 import { judgeInterfaces, judgeParameters } from "./network-interfaces.ts";
 import { rdmaSettings } from "./network-settings.ts";
@@ -29,13 +28,11 @@ export function checkNetwork(facts: Facts): Checked | undefined {
   const own = parseNets(printed?.stdout ?? "");
   const types = new Set<string>();
   for (const { point, source } of mounts) {
-    const nets = targetNets(source, facts);
-    const used = nets.length > 0 ? nets : nidsOf(source).map(netOf);
+    const { nets: used, from } = networksTo(source, facts);
     for (const net of used) types.add(typeOf(net));
     const names = [...new Set(used)].map(
       (net) => `${net}: ${WORDS[typeOf(net)] ?? "a kind of network not known here"}`,
     );
-    const from = nets.length > 0 ? `${formatNumber(nets.length, "connection")} to OSTs` : "by the source of the mount";
     found.seen.push(`${point}: ${names.join("; ")} (${from})`);
   }
   const listed = (facts.tools.get("lctl list_nids")?.stdout ?? "").split("\n").filter((nid) => nid.includes("@"));
@@ -53,15 +50,6 @@ export function checkNetwork(facts: Facts): Checked | undefined {
   judgeInterfaces(found, own, devices);
   judgeParameters(found, facts, Math.max(own.filter(({ net }) => typeOf(net) !== "tcp").length, own.length));
   return found;
-}
-
-/** Networks over which the OSTs of a file system are reached; a server on this node itself is none. */
-function targetNets(source: string, facts: Facts): string[] {
-  const connections = filesLike(facts, `sys/fs/lustre/osc/${fileSystemOf(source)}-OST*/ost_conn_uuid`);
-  return connections
-    .filter(({ path, text }) => !path.includes("-osc-MDT") && text.includes("@"))
-    .map(({ text }) => netOf(text))
-    .filter((net) => net !== "lo");
 }
 
 function describe({ name, kind, active, ports, rate, interfaces }: RdmaDevice): string {

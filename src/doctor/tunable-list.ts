@@ -1,6 +1,6 @@
 /** Tunables of the Lustre client that are looked at, and what they should be at least. After what sites and vendors publish. */
 import type { FindingId } from "./findings.ts";
-import { netOf, nidsOf, typeOf } from "./lnet.ts";
+import { typeOf } from "./lnet.ts";
 import type { Release } from "./release.ts";
 
 export interface Tunable {
@@ -9,8 +9,8 @@ export interface Tunable {
   file: string;
   /** As `lctl` names it. */
   name: string;
-  /** `source`: of the mount. */
-  wrong: (value: number, source: string) => boolean;
+  /** `nets`: over which the OSTs are reached. */
+  wrong: (value: number, nets: readonly string[]) => boolean;
   /** Of the client; before it, the value is as it should be. @default any */
   since?: Release;
   /** What to set; `undefined`: no line, the site has to think. */
@@ -119,7 +119,7 @@ export const TUNABLES: readonly Tunable[] = [
     id: "tunable-checksums",
     file: "osc/FS-OST*/checksums",
     name: "osc.FS-OST*.checksums",
-    wrong: (value, source) => value === 0 && nidsOf(source).some((nid) => typeOf(netOf(nid)) === "tcp"),
+    wrong: (value, nets) => value === 0 && nets.some((net) => typeOf(net) === "tcp"),
     value: "1",
     what: "data goes over TCP without checksums",
     why: "a bit that flips on the way is not seen; formats with a CRC of their own still see it",

@@ -3,13 +3,14 @@
  * the whole node, so nothing is ever set: each gives a line for the site's configuration management.
  */
 import { formatSize } from "../base/units.ts";
+import { EC2, VENDOR_FILE } from "../lustre/slow-links.ts";
 import { clientVersionOf, fileSystemOf } from "../lustre/targets.ts";
 import type { Facts } from "./facts.ts";
 import { cpuList, filesLike, lustreMounts, numberIn } from "./facts.ts";
 import { checked, finding } from "./finding.ts";
 import type { Check, Checked } from "./finding.ts";
 import { FINDINGS } from "./findings.ts";
-import { netOf, nidsOf, typeOf } from "./lnet.ts";
+import { networksTo, typeOf } from "./lnet.ts";
 import { before, releaseOf } from "./release.ts";
 import { TUNABLES } from "./tunable-list.ts";
 import type { Tunable } from "./tunable-list.ts";
@@ -23,7 +24,8 @@ export const checkTunables: Check = (facts) => {
   const names = [...new Set(mounts.map(({ source }) => fileSystemOf(source)))];
   for (const name of names) {
     const { source } = mounts.find((mount) => fileSystemOf(mount.source) === name)!;
-    const known = TUNABLES.map((tunable) => look(found, tunable, name, source, facts)).flatMap((line) => line ?? []);
+    const { nets } = networksTo(source, facts);
+    const known = TUNABLES.map((tunable) => look(found, tunable, name, nets, facts)).flatMap((line) => line ?? []);
     found.seen.push(known.length > 0 ? `${name}: ${known.join(", ")}` : `${name}: none can be read`);
   }
   clientCache(found, facts);
@@ -32,7 +34,7 @@ export const checkTunables: Check = (facts) => {
 };
 
 /** `osc.max_rpcs_in_flight 8`, or undefined where it cannot be read. */
-function look(found: Checked, tunable: Tunable, name: string, mountSource: string, facts: Facts): string | undefined {
+function look(found: Checked, tunable: Tunable, name: string, nets: readonly string[], facts: Facts): string | undefined {
   const { id, file, wrong, since, value, what, why, risk } = tunable;
   // A server on the same node has connections of its own (`-osc-MDT0000`).
   const files = filesLike(facts, `sys/fs/lustre/${file.replace("FS", name)}`).filter(
@@ -46,7 +48,7 @@ function look(found: Checked, tunable: Tunable, name: string, mountSource: strin
   const all = [...new Set(values.map(({ number }) => number))].sort((a, b) => a - b);
   const version = clientVersionOf(facts.files.get("sys/fs/lustre/version"));
   const early = since !== undefined && version !== undefined && before(releaseOf(version), since);
-  const bad = early ? [] : values.filter(({ number }) => wrong(number, mountSource));
+  const bad = early ? [] : values.filter(({ number }) => wrong(number, nets));
   if (bad.length > 0) {
     const { path, number } = bad[0]!;
     const many = values.length > 1 ? `, ${bad.length} of ${values.length} alike or worse` : "";
@@ -85,7 +87,8 @@ function clientCache(found: Checked, facts: Facts): void {
 /** Options of modules hold when they are loaded. */
 function modules(found: Checked, facts: Facts): void {
   const credits = numberIn(facts.files.get("sys/module/ko2iblnd/parameters/peer_credits"));
-  const o2ib = lustreMounts(facts).some(({ source }) => nidsOf(source).some((nid) => typeOf(netOf(nid)) === "o2ib"));
+  const nets = lustreMounts(facts).flatMap(({ source }) => networksTo(source, facts).nets);
+  const o2ib = nets.some((net) => typeOf(net) === "o2ib");
   if (o2ib && credits !== undefined && credits < 32) {
     const why = "few messages at a time to each server over InfiniBand";
     const line = "options ko2iblnd peer_credits=32 peer_credits_hiw=16 concurrent_sends=64";
@@ -106,8 +109,8 @@ function modules(found: Checked, facts: Facts): void {
   }
   const threads = numberIn(facts.files.get("sys/module/ptlrpc/parameters/ptlrpcd_per_cpt_max"));
   const cpus = cpuList(facts.files.get("sys/devices/system/cpu/online")).length;
-  const fsx = lustreMounts(facts).some(({ source }) => /\.fsx\./.test(source));
-  if (fsx && cpus > 64 && threads !== undefined && threads < 32) {
+  const ec2 = facts.files.get(VENDOR_FILE)?.trim() === EC2;
+  if (ec2 && cpus > 64 && threads !== undefined && threads < 32) {
     const why = `${cpus} CPUs, and few threads that send and receive`;
     const line = "options ptlrpc ptlrpcd_per_cpt_max=32";
     const evidence = `/sys/module/ptlrpc/parameters/ptlrpcd_per_cpt_max is ${threads}`;

@@ -2,6 +2,7 @@
  * Files that are looked at. None of them asks a server: `kbytesfree`, `ping` and their like would, and hang with a lost OST.
  */
 
+import { VENDOR_FILE } from "../lustre/slow-links.ts";
 import { GPU_NODES } from "./facts.ts";
 import { TUNABLES } from "./tunable-list.ts";
 
@@ -17,6 +18,7 @@ export const PATTERNS: readonly string[] = [
   "proc/driver/nvidia/version",
   "proc/driver/nvidia-fs/stats",
   GPU_NODES,
+  VENDOR_FILE,
   "sys/devices/system/cpu/online",
   "sys/devices/system/node/node*/cpulist",
   "sys/class/infiniband/*/ports/*/state",

@@ -42,7 +42,7 @@ export interface AdviceInput {
   current: Layout | undefined;
   above: Layout | undefined;
   mount: Layout | undefined;
-  /** A link that is slow for each OST (FSx: 5 Gbit/s): a file then wants more of them. */
+  /** A link that is slow for each OST (`slow-links.ts`): a file then wants more of them. */
   slowLinks: boolean;
 }
 
@@ -212,12 +212,12 @@ function misfitsOf({ files, osts, use }: AdviceInput, wishes: readonly Wish[]): 
   });
 }
 
-function changeOf({ folder, current, above }: AdviceInput, options: readonly string[]): Change {
+function changeOf({ folder, current, mount }: AdviceInput, options: readonly string[]): Change {
   const line = (words: readonly string[]): string => ["lfs setstripe", ...words, quoted(folder)].join(" ");
   const before = current === undefined ? undefined : optionsOf(current);
-  const inherited = above === undefined ? undefined : optionsOf(above);
-  // A folder whose default is that of the folder above undoes by having none of its own: the same for every new file.
-  const undoOptions = before !== undefined && before.join(" ") === inherited?.join(" ") ? ["-d"] : before;
+  const everywhere = mount === undefined ? undefined : optionsOf(mount);
+  // A folder without a default of its own has that of the whole file system; that of a folder above was copied when it was made.
+  const undoOptions = before !== undefined && before.join(" ") === everywhere?.join(" ") ? ["-d"] : before;
   return {
     options,
     undoOptions,
@@ -225,11 +225,6 @@ function changeOf({ folder, current, above }: AdviceInput, options: readonly str
     undo: undoOptions === undefined ? undefined : line(undoOptions),
     overrides: current === undefined ? undefined : describeLayout(current),
   };
-}
-
-/** A service whose OSTs each have a link of their own, of 5 Gbit/s. */
-export function hasSlowLinks({ source }: { source: string }): boolean {
-  return /\.fsx\./.test(source);
 }
 
 export function poolOf(layout: Layout | undefined): string | undefined {

@@ -90,6 +90,13 @@ export function isWorthIt({ osts, parallel, possible }: Balance): boolean {
   return possible >= parallel * WORTH && osts.reduce((sum, { bytes }) => sum + bytes, 0) >= WORTH_BYTES;
 }
 
+/** The OST of all that was written; undefined: none, or several, or several stripes on one, which no option of `lfs` brings back there. */
+export function onlyOst({ components }: Layout): number | undefined {
+  if (components.some(({ osts }) => osts.length > 1)) return undefined;
+  const osts = new Set(components.flatMap((component) => component.osts));
+  return osts.size === 1 ? [...osts][0] : undefined;
+}
+
 /**
  * Files on one OST that would lie better on another, the largest gain first: from the fullest OST to the emptiest one until a
  * move gains nothing. Files over several OSTs stay: another striping is the cure for them; so do mirrored
@@ -102,11 +109,10 @@ export function movesOf(files: readonly PlacedFile[], balance: Balance, room: Re
   const here = new Map<number, PlacedFile[]>();
   for (const file of files) {
     const { layout, size } = file;
-    const osts = new Set(layout.components.flatMap((component) => component.osts));
-    if (osts.size !== 1 || size === 0 || layout.mirrors > 1 || isReleased(layout)) continue;
-    const [only] = osts;
-    const list = here.get(only!);
-    if (list === undefined) here.set(only!, [file]);
+    const only = onlyOst(layout);
+    if (only === undefined || size === 0 || layout.mirrors > 1 || isReleased(layout)) continue;
+    const list = here.get(only);
+    if (list === undefined) here.set(only, [file]);
     else list.push(file);
   }
   for (const list of here.values()) list.sort((a, b) => b.size - a.size || (a.path < b.path ? -1 : 1));

@@ -8,12 +8,14 @@
  * const { change, room } = await copyLayout({ to: "/mnt/lustre/new", there: false, mount, files, use: "shards" }, {});
  */
 import { dirname } from "node:path";
-import { advise, hasSlowLinks, poolOf } from "./advice.ts";
+import { advise, poolOf } from "./advice.ts";
 import type { Change, Use } from "./advice.ts";
 import type { AskOptions } from "./ask.ts";
 import { emptyComponent } from "./layout.ts";
 import type { Layout } from "./layout.ts";
 import { roomByQuota } from "./quota.ts";
+import type { Owner } from "./quota.ts";
+import { hasSlowLinks } from "./slow-links.ts";
 import { defaultOf } from "./survey.ts";
 import { readTargets, roomOf, usableTargets } from "./targets.ts";
 import type { Mount } from "../storage/mounts.ts";
@@ -26,6 +28,8 @@ export interface CopyPlace {
   mount: Mount;
   use: Use;
   files: readonly { path: string; size: number }[];
+  /** Of the files to come; undefined: this process. */
+  owner: Owner | undefined;
   /** What is still to be written. */
   left: { bytes: number; files: number };
 }
@@ -49,7 +53,7 @@ const UNKNOWN: Layout = {
 };
 
 export async function copyLayout(place: CopyPlace, options: AskOptions & { root: string }): Promise<CopyLayout> {
-  const { to, there, mount, use, left } = place;
+  const { to, there, mount, use, owner, left } = place;
   const parent = dirname(to);
   const above = await defaultOf(parent, options);
   const top = parent === mount.point ? above : await defaultOf(mount.point, options);
@@ -70,11 +74,12 @@ export async function copyLayout(place: CopyPlace, options: AskOptions & { root:
     current,
     above,
     mount: top,
-    slowLinks: hasSlowLinks(mount),
+    slowLinks: hasSlowLinks(mount, options.root),
   });
   const room = placeable.reduce((sum, target) => sum + roomOf(target), 0);
-  const quota = await roomByQuota(mount.point, there ? to : parent, left, options.timeoutMs);
+  const quota = await roomByQuota(mount.point, there ? to : parent, owner, left, options.timeoutMs);
   const full =
     targets.length > 0 && room < left.bytes ? ["the OSTs would become more than 85 % full (`lfs df` shows them)"] : [];
-  return { change, why, short: [...full, ...quota.short], notes: [...notes, ...quota.notes] };
+  const unknown = room === Infinity ? ["how full the OSTs are is not known: not looked at"] : [];
+  return { change, why, short: [...full, ...quota.short], notes: [...notes, ...unknown, ...quota.notes] };
 }

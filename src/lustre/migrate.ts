@@ -14,24 +14,28 @@ import { formatDuration } from "../base/units.ts";
 import type { Mount } from "../storage/mounts.ts";
 import { askFiles } from "./ask.ts";
 import type { AskOptions } from "./ask.ts";
+import { onlyOst } from "./balance.ts";
 import type { Move } from "./balance.ts";
 import { LayoutNotMoved } from "./errors.ts";
 import { isReleased } from "./layout.ts";
 import type { Layout } from "./layout.ts";
 import { decodeLov } from "./lov.ts";
 import { roomByQuota } from "./quota.ts";
+import type { Owner } from "./quota.ts";
 import { readTargets, roomOf } from "./targets.ts";
 
 export interface MigrateOptions extends AskOptions {
   mount: Mount;
   root: string;
+  /** Of the file, for whose quotas its second copy counts. @default this process */
+  owner?: Owner;
   /** Bytes a second. @default no limit */
   bandwidth?: number | undefined;
 }
 
 /** Why the file cannot be moved now; undefined: it can. */
 export async function unmovable(path: string, move: Move, options: MigrateOptions): Promise<string | undefined> {
-  const { mount, root, timeoutMs } = options;
+  const { mount, root, owner, timeoutMs } = options;
   const layout = await layoutOf(path, options);
   if (layout === undefined) return "its layout cannot be read now";
   if (layout.mirrors > 1) return "it is mirrored, and a migration would drop its mirrors";
@@ -45,8 +49,9 @@ export async function unmovable(path: string, move: Move, options: MigrateOption
   const target = targets.find(({ index }) => index === move.to);
   if (target === undefined || !["ok", "degraded", "filling", "unknown"].includes(target.state))
     return `OST ${move.to} takes no files now (${target?.state ?? "not told"})`;
+  if (roomOf(target) === Infinity) return `how full OST ${move.to} is is not told`;
   if (roomOf(target) < move.size) return `OST ${move.to} would become more than 85 % full`;
-  const { short } = await roomByQuota(mount.point, path, { bytes: move.size, files: 1 }, timeoutMs);
+  const { short } = await roomByQuota(mount.point, path, owner, { bytes: move.size, files: 1 }, timeoutMs);
   return short.length === 0 ? undefined : `no room for a second copy: ${short.join("; ")}`;
 }
 
@@ -61,8 +66,7 @@ export async function migrate(
   const limit = Number.isFinite(bandwidth) && (await limits(options)) ? bandwidthWords(bandwidth) : [];
   const ms = PATIENCE * (options.timeoutMs ?? CALL_MS) + (2000 * move.size) / Math.min(bandwidth, SLOWEST);
   const ran = await runTool("lfs", ["migrate", "--non-block", ...limit, ...words, path], { timeoutMs: ms });
-  const layout = await layoutOf(path, options);
-  const ost = layout === undefined ? undefined : onlyOst(layout);
+  const ost = await ostOf(path, options);
   if (ran.status === 0 && ost === move.to) return undefined;
   if (ran.timedOut)
     throw new LayoutNotMoved(
@@ -87,10 +91,10 @@ export async function migrate(
   );
 }
 
-/** The OST of all that was written; undefined: none, or several. */
-export function onlyOst(layout: Layout): number | undefined {
-  const osts = new Set(layout.components.flatMap((component) => component.osts));
-  return osts.size === 1 ? [...osts][0] : undefined;
+/** The OST that all of a file lies on; undefined: several, or its layout cannot be read. */
+export async function ostOf(path: string, options: AskOptions): Promise<number | undefined> {
+  const layout = await layoutOf(path, options);
+  return layout === undefined ? undefined : onlyOst(layout);
 }
 
 /** Undefined: it cannot be read. */

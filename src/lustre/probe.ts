@@ -158,7 +158,13 @@ const SCRIPT = `
 import json, os, sys, threading, time
 limit = float(sys.argv[1])
 began = time.monotonic()
+faults = []
 def read(pieces, opened, counts):
+    try:
+        read_all(pieces, opened, counts)
+    except OSError as error:
+        faults.append(error)
+def read_all(pieces, opened, counts):
     for fd, piece in zip(opened, pieces):
         at, end = piece["offset"], piece["offset"] + piece["length"]
         while at < end:
@@ -183,5 +189,7 @@ for readers in json.load(sys.stdin):
     seconds = time.monotonic() - start
     for fd in (fd for each in opened for fd in each):
         os.close(fd)
+    if faults:
+        sys.exit(1)
     print(json.dumps({"bytes": sum(map(sum, counts)), "seconds": max(seconds, 1e-9)}), flush=True)
 `;

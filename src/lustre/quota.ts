@@ -4,7 +4,7 @@
  * Contract: a quota that is not told (no quota on this file system, no answer) is a note, never a refusal: `lfs` itself refuses then.
  *
  * @example
- * const { short } = await roomByQuota("/mnt/lustre", "/mnt/lustre/d", { bytes: 1e12, files: 1000 });
+ * const { short } = await roomByQuota("/mnt/lustre", "/mnt/lustre/d", undefined, { bytes: 1e12, files: 1000 });
  */
 import { runTool } from "../base/run-tool.ts";
 import { formatCount, formatSize } from "../base/units.ts";
@@ -15,16 +15,26 @@ export interface Quota {
   files: { used: number; soft: number; hard: number; over: boolean };
 }
 
-/** `short`: which quota has no room for it. `notes`: which one is not known. `path`: a folder that is there, for its project. */
+/** Whose files they will be. */
+export interface Owner {
+  uid: number;
+  gid: number;
+}
+
+/**
+ * `short`: which quota has no room for it. `notes`: which one is not known. `path`: a folder that is there, for its project. `owner`: undefined:
+ * this process.
+ */
 export async function roomByQuota(
   point: string,
   path: string,
+  owner: Owner | undefined,
   wanted: { bytes: number; files: number },
   timeoutMs?: number,
 ): Promise<{ short: string[]; notes: string[] }> {
   const ids = [
-    ["-u", "user", String(process.getuid?.() ?? 0)],
-    ["-g", "group", String(process.getgid?.() ?? 0)],
+    ["-u", "user", String(owner?.uid ?? process.getuid?.() ?? 0)],
+    ["-g", "group", String(owner?.gid ?? process.getgid?.() ?? 0)],
   ];
   const project = /^ *(\d+) /.exec((await runTool("lfs", ["project", "-d", path], { timeoutMs })).stdout)?.[1];
   if (project !== undefined && project !== "0") ids.push(["-p", "project", project]);

@@ -10,7 +10,7 @@ import { runTool } from "../base/run-tool.ts";
 import { formatNumber } from "../base/units.ts";
 import { hostRoot, mountOf, readMounts } from "../storage/mounts.ts";
 import type { Mount } from "../storage/mounts.ts";
-import { advise, hasSlowLinks, poolOf, useOf } from "./advice.ts";
+import { advise, poolOf, useOf } from "./advice.ts";
 import type { Advice, FileFacts, Use } from "./advice.ts";
 import { askFiles } from "./ask.ts";
 import { balanceOf, isWorthIt, movesOf } from "./balance.ts";
@@ -19,6 +19,7 @@ import { isReleased, staleMirrors } from "./layout.ts";
 import { probeOsts } from "./probe.ts";
 import type { Probe } from "./probe.ts";
 import { optionsOf, quoted } from "./setstripe.ts";
+import { hasSlowLinks } from "./slow-links.ts";
 import { realPath, statOf, surveyOf } from "./survey.ts";
 import type { Survey, SurveyOptions } from "./survey.ts";
 import { clientVersion, readTargets, roomOf, usableTargets } from "./targets.ts";
@@ -32,6 +33,8 @@ export interface ReportOptions extends Omit<SurveyOptions, "beside"> {
   probe?: boolean;
   /** Files that are not to be moved, relative to the folder. */
   stay?: ReadonlySet<string>;
+  /** Moves that are named. @default 50 */
+  moves?: number;
   /** Where /proc and /sys are looked for. @default $ATHANOR_HOST_ROOT, else `/` */
   root?: string;
 }
@@ -62,7 +65,7 @@ export interface LustreReport {
   findings: Finding[];
   notes: string[];
   advice: Advice | undefined;
-  /** Files to lay elsewhere so that the set lies evenly, the first 50; files that HSM has an archive of are left out. */
+  /** Files to lay elsewhere so that the set lies evenly, the first ones; files that HSM has an archive of are left out. */
   moves: MoveAdvice[];
   /** How many there are in all, and their bytes. */
   movesInAll: { files: number; bytes: number };
@@ -135,7 +138,7 @@ export async function layoutReport(asked: string, options: ReportOptions): Promi
     current: survey.folder,
     above: survey.above,
     mount: survey.mount,
-    slowLinks: hasSlowLinks(mount),
+    slowLinks: hasSlowLinks(mount, root),
   });
   const room = new Map(placeable.map((ost) => [ost.index, roomOf(ost)]));
   Object.assign(report, await movable(path, files, balance, room, options));
@@ -158,8 +161,8 @@ async function cephLayout(path: string, options: ReportOptions): Promise<string 
 const MOVES = 50;
 /** Where nothing names the OSTs. */
 export const ASK_OSTS = "run it where `lfs osts` and `lfs df` answer";
-/** How often other files are looked for in place of archived ones. */
-const HSM_ROUNDS = 4;
+/** Files of which one call of `lfs hsm_state` is asked at most. */
+const HSM_CALL = 400;
 const EXAMPLES = 3;
 
 function facts({ files }: Survey): FileFacts[] {
@@ -250,23 +253,26 @@ async function movable(
   const layouts = new Map(files.map(({ path, layout }) => [path, layout]));
   const stay = new Set(options.stay);
   let all: Move[] = [];
-  for (let round = 0; round < HSM_ROUNDS; round++) {
+  const { moves: most = MOVES } = options;
+  // Others in place of archived ones, more at a time the more of these there are.
+  for (let many = most; ; many = Math.min(2 * many, HSM_CALL)) {
     const free = files.filter(({ path, layout }) => !stay.has(path) && layout.foreign === undefined);
     all = movesOf(free, balance, room);
     if (all.length === 0) break;
-    const paths = all.slice(0, MOVES).map(({ path }) => join(folder, path));
+    const asked = all.slice(0, many);
+    const paths = asked.map(({ path }) => join(folder, path));
     // oxlint-disable-next-line no-await-in-loop -- the next round depends on this one
     const ran = await runTool("lfs", ["hsm_state", ...paths], { timeoutMs: options.timeoutMs });
     const states = new Map(
       [...ran.stdout.matchAll(/^(.*): \(0x[0-9a-f]+\)(.*)$/gm)].map(([, path, words]) => [path, words!]),
     );
     // One of which nothing is told stays, too.
-    const found = all.slice(0, MOVES).filter((_, i) => /\barchived\b/.test(states.get(paths[i]) ?? "archived"));
-    if (found.length === 0) break;
+    const found = asked.filter((_, i) => /\barchived\b/.test(states.get(paths[i]!) ?? "archived"));
     for (const { path } of found) stay.add(path);
+    if (!asked.slice(0, most).some(({ path }) => stay.has(path)) || states.size === 0) break;
   }
   const movesInAll = { files: all.length, bytes: all.reduce((sum, { size }) => sum + size, 0) };
-  const moves = all.slice(0, MOVES).flatMap((move) => {
+  const moves = all.slice(0, most).flatMap((move) => {
     if (stay.has(move.path)) return [];
     const words = (ost: number): string[] => optionsOf(layouts.get(move.path)!, ost)!;
     const line = (ost: number): string =>

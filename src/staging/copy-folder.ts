@@ -13,7 +13,10 @@ import { AthanorError } from "../base/errors.ts";
 import { IndexMissing } from "../dataset/errors.ts";
 import { adoptIndex } from "../dataset/index-adopt.ts";
 import { setDefault } from "../lustre/apply.ts";
-import type { CopyOptions, CopyPlan } from "./copy-plan.ts";
+import { areReleased } from "./copy-plan.ts";
+import type { CopyFile, CopyOptions, CopyPlan } from "./copy-plan.ts";
+import { CopyReleased } from "./errors.ts";
+import type { Copied } from "./file-thread.ts";
 
 export interface CopyRun extends CopyOptions {
   /** Bytes a second that are read of the source, and as many of the copy. @default no limit */
@@ -37,17 +40,18 @@ const OPENS = 3;
 
 /** Throws ATH_COPY_SOURCE_CHANGED, ATH_COPY_DIFFERS, ATH_COPY_WRITE, ATH_COPY_RELEASED, ATH_LAYOUT_NOT_APPLIED. */
 export async function copyFolder(plan: CopyPlan, options: CopyRun): Promise<CopyResult> {
-  const { files, bandwidth, polite, progress } = options;
+  const { files, polite, progress } = options;
   const { from, to, left, journal, change } = plan;
-  await files.call({ op: "folder", path: to });
+  await files.call({ op: "folder", path: to, like: from });
   const begun = journal.head !== undefined;
   await journal.begin({ athanor: "copy", version: 1, from });
   // Before the first file: it holds for new ones.
   if (change !== undefined) await setDefault(to, change, options);
-  const folders = [...new Set([to, ...left.map(({ path }) => join(to, dirname(path)))])];
-  for (const path of folders) {
+  const folders = [...new Set([".", ...[...journal.lines, ...left].map(({ path }) => dirname(path))])];
+  for (const name of folders) {
+    const path = join(to, name);
     // oxlint-disable-next-line no-await-in-loop -- one thread
-    await files.call({ op: "folder", path });
+    await files.call({ op: "folder", path, like: join(from, name) });
     // oxlint-disable-next-line no-await-in-loop -- one thread
     if (begun) await files.call({ op: "sweep", path });
   }
@@ -57,22 +61,11 @@ export async function copyFolder(plan: CopyPlan, options: CopyRun): Promise<Copy
   for (const { path, size, mtimeNs } of left) {
     const before = 2 * result.bytes;
     const step = (done: number): void => progress?.(before + done, total, path);
-    const paths = { from: join(from, path), to: join(to, path) };
-    const expected = { size, mtimeNs };
     // oxlint-disable-next-line no-await-in-loop -- its turn among what this job asks of the metadata server
     await sleep(polite?.waitMs("opens") ?? 0);
     polite?.take("opens", OPENS);
     // oxlint-disable-next-line no-await-in-loop -- one file at a time
-    const copied = await files.call(
-      {
-        op: "copy",
-        ...paths,
-        expected,
-        refuseEmpty: plan.fromLustre,
-        ...(bandwidth !== undefined && { bandwidth }),
-      },
-      step,
-    );
+    const copied = await copyFile(plan, { path, size, mtimeNs }, step, options);
     const own = copied.mtimeNs === mtimeNs ? {} : { own: String(copied.mtimeNs) };
     // oxlint-disable-next-line no-await-in-loop -- behind its file
     await journal.add({ path, size, mtimeNs: String(mtimeNs), ...own, crc32c: copied.crc32c });
@@ -82,10 +75,30 @@ export async function copyFolder(plan: CopyPlan, options: CopyRun): Promise<Copy
     if (copied.mtimeNs !== mtimeNs) result.otherTimes++;
   }
   // oxlint-disable-next-line no-await-in-loop -- one thread
-  for (const path of folders) await files.call({ op: "sync", path });
+  for (const name of folders) await files.call({ op: "sync", path: join(to, name) });
   if (plan.index) result.index = await indexOf(plan, options);
   await files.call({ op: "remove", path: journal.path });
   return result;
+}
+
+async function copyFile(
+  { from, to, fromLustre }: CopyPlan,
+  { path, size, mtimeNs }: CopyFile,
+  step: (done: number) => void,
+  options: CopyRun,
+): Promise<Copied> {
+  const { files, bandwidth } = options;
+  const expected = { size, mtimeNs };
+  const request = { op: "copy", from: join(from, path), to: join(to, path), expected, bandwidth } as const;
+  try {
+    return await files.call({ ...request, refuseEmpty: fromLustre }, step);
+  } catch (error) {
+    if (!(error instanceof CopyReleased)) throw error;
+    // No space is taken up: one of holes only, if its layout says that it is not in an archive.
+    const [released] = await areReleased([request.from], options);
+    if (released !== false) throw error;
+    return await files.call(request, step);
+  }
 }
 
 async function indexOf({ to }: CopyPlan, { storage }: CopyRun): Promise<CopyResult["index"]> {

@@ -79,13 +79,18 @@ const NAMED = 3;
 export async function planCopy(source: string, target: string, options: CopyOptions): Promise<CopyPlan> {
   const { files, storage, root = hostRoot() } = options;
   const from = await realPath(source, options.timeoutMs);
-  const to = join(await realPath(dirname(resolve(target)), options.timeoutMs), basename(resolve(target)));
+  const asked = resolve(target);
+  const seen = await files.call({ op: "look", path: asked });
+  // A link is where it leads to: that may lie in the source, or on another file system.
+  const to =
+    seen === undefined
+      ? join(await realPath(dirname(asked), options.timeoutMs), basename(asked))
+      : await realPath(asked, options.timeoutMs);
   const found = await files.call({ op: "look", path: from });
   if (found?.folder !== true)
     throw new CopyTarget("is no folder", { file: from }, "name the folder that holds the shards");
-  if (`${to}/`.startsWith(`${from}/`) || from.startsWith(`${to}/`))
+  if (`${to}/`.startsWith(`${from}/`) || `${from}/`.startsWith(`${to}/`))
     throw new CopyTarget("one of the two folders lies in the other", { file: to }, "name a folder beside the data");
-  const seen = await files.call({ op: "look", path: to });
   if (seen?.folder === false)
     throw new CopyTarget("is a file, expected a new folder", { file: to }, "name a new folder");
   const journal = await Journal.read<CopyLine>(files, join(to, JOURNAL), "copy");
@@ -93,18 +98,20 @@ export async function planCopy(source: string, target: string, options: CopyOpti
   if (made) await checkTarget(files, to, from, journal);
   const all = await listed(from, storage);
   const there = await present(options, to, journal);
-  refuseGone(from, to, all, there);
+  if (made) refuseStrays(from, to, all, await storage.names(to));
   const left = open(from, all, journal, there);
   const mounts = readMounts(root);
   const [fromMount, mount] = [mountOf(from, mounts), mountOf(to, mounts)];
   if (fromMount.kind === "lustre") await refuseReleased(from, left, options);
   const bytes = left.reduce((sum, { size }) => sum + size, 0);
+  // What root copies stays its owners': asked for is that of the folder.
+  const owner = process.geteuid?.() === 0 ? found : undefined;
   const need = { bytes, files: left.length };
   const use = options.use ?? useOf(from, all);
   const data = all.filter(({ path }) => !path.startsWith(`${INDEX}/`));
   const layout =
     mount.kind === "lustre"
-      ? await copyLayout({ to, there: made, mount, use, files: data, left: need }, { ...options, root })
+      ? await copyLayout({ to, there: made, mount, use, files: data, owner, left: need }, { ...options, root })
       : { change: undefined, why: [], short: [], notes: [] };
   const short = [...layout.short, ...(await lacking(files, made ? to : dirname(to), need))];
   if (short.length > 0)
@@ -170,16 +177,16 @@ async function present({ files, polite }: CopyOptions, to: string, { lines }: Jo
   return there;
 }
 
-/** A copied file that the source has no more would stay in the copy, a shard too many. */
-function refuseGone(from: string, to: string, all: readonly CopyFile[], there: ReadonlySet<string>): void {
+/** A file that was copied, and that the source has no more, would stay in the copy: a shard too many. */
+function refuseStrays(from: string, to: string, all: readonly CopyFile[], names: readonly string[]): void {
   const here = new Set(all.map(({ path }) => path));
-  const gone = [...there].filter((path) => !here.has(path) && !path.startsWith(`${INDEX}/`));
-  if (gone.length === 0) return;
-  const more = gone.length > 1 ? ` (${formatNumber(gone.length, "file")} in all)` : "";
+  const strays = names.filter((path) => !here.has(path));
+  if (strays.length === 0) return;
+  const more = strays.length > 1 ? ` (${formatNumber(strays.length, "file")} in all)` : "";
   throw new CopySourceChanged(
     `was copied before, and is gone since${more}`,
-    { file: join(from, gone[0]!) },
-    `begin again with a new folder, or remove ${join(to, gone[0]!)} as well`,
+    { file: join(from, strays[0]!) },
+    `begin again with a new folder, or remove ${join(to, strays[0]!)} as well`,
   );
 }
 
@@ -205,21 +212,28 @@ function open(
   });
 }
 
-async function refuseReleased(from: string, left: readonly CopyFile[], options: AskOptions): Promise<void> {
+/** By their layouts; undefined: one that cannot be read, or there is no Python. */
+export async function areReleased(paths: readonly string[], options: AskOptions): Promise<(boolean | undefined)[]> {
   const answers = await askFiles(
-    left.map(({ path }) => ({ path: join(from, path), xattr: "lustre.lov" })),
+    paths.map((path) => ({ path, xattr: "lustre.lov" })),
     options,
   );
-  // Without Python, and where a layout cannot be read, the file itself is looked at before its first byte is read.
-  const released = left.filter((file, i) => {
+  return paths.map((path, i) => {
     const answer = answers?.[i];
-    if (answer === undefined || !("value" in answer)) return false;
+    if (answer === undefined || !("value" in answer)) return undefined;
     try {
-      return isReleased(decodeLov(answer.value, file.path));
+      return isReleased(decodeLov(answer.value, path));
     } catch {
-      return false;
+      return undefined;
     }
   });
+}
+
+async function refuseReleased(from: string, left: readonly CopyFile[], options: AskOptions): Promise<void> {
+  const paths = left.map(({ path }) => join(from, path));
+  const answers = await areReleased(paths, options);
+  // One that is not told of is itself looked at before its first byte is read.
+  const released = left.filter((_, i) => answers[i] === true);
   if (released.length === 0) return;
   const names = released.slice(0, NAMED).map(({ path }) => path);
   const more = released.length > NAMED ? ` and ${released.length - NAMED} more` : "";

@@ -44,6 +44,8 @@ export interface Found {
   mtimeNs: bigint;
   /** Empty blocks though there are bytes: released to an archive, or a hole. */
   empty: boolean;
+  uid: number;
+  gid: number;
 }
 
 /** What tells two contents of one path apart. */
@@ -57,8 +59,8 @@ export type FileRequest =
   | { op: "look"; path: string }
   /** A small file; undefined: nothing is there. */
   | { op: "text"; path: string }
-  /** Makes the folder and those above it that are missing, durably. */
-  | { op: "folder"; path: string }
+  /** Makes the folder and those above it that are missing, durably; with mode and, as root, owner of `like` and of those above that. */
+  | { op: "folder"; path: string; like: string }
   /** Appends and makes it durable; `cut`: behind so many bytes. */
   | { op: "append"; path: string; text: string; cut?: number }
   | { op: "remove"; path: string }
@@ -70,9 +72,9 @@ export type FileRequest =
   | { op: "sync"; path: string }
   | { op: "space"; path: string }
   /** `bandwidth`: bytes a second that are read, of the source and then of the copy; none: without limit. */
-  | { op: "copy"; from: string; to: string; expected: Version; bandwidth?: number; refuseEmpty?: boolean }
+  | { op: "copy"; from: string; to: string; expected: Version; bandwidth?: number | undefined; refuseEmpty?: boolean }
   /** Reads all of a file. */
-  | { op: "sum"; path: string; bandwidth?: number };
+  | { op: "sum"; path: string; bandwidth?: number | undefined };
 
 export interface Sum {
   size: number;
@@ -166,7 +168,7 @@ function perform(request: FileRequest, progress: (done: number) => void): FileRe
     case "names":
       return readdirSync(request.path);
     case "folder":
-      return written(() => makeFolder(request.path));
+      return written(() => makeFolder(request.path, request.like));
     case "append":
       return written(() => append(request));
     case "remove":
@@ -371,19 +373,34 @@ function spend(count: number): void {
 }
 
 /** One by one: Node's recursive mkdir says ENOENT where a file system is read-only, and runs for ever in /proc. */
-function makeFolder(path: string): undefined {
+function makeFolder(path: string, like: string): undefined {
   const missing: string[] = [];
   for (let folder = path; ifThere(() => statSync(folder)) === undefined; folder = dirname(folder))
     missing.unshift(folder);
-  for (const folder of missing) {
+  for (const [i, folder] of missing.entries()) {
+    const model = join(like, "../".repeat(missing.length - 1 - i));
     try {
-      mkdirSync(folder);
+      // Nobody else looks in before it is known who may.
+      mkdirSync(folder, 0o700);
+      makeLike(folder, statSync(model, { bigint: true }));
     } catch (error) {
       // Somebody else makes it at the same time.
       const isThere = ifThere(() => statSync(folder).isDirectory());
       if ((error as NodeJS.ErrnoException).code !== "EEXIST" || isThere !== true) throw error;
     }
     syncFolder(dirname(folder));
+  }
+}
+
+/** Its owner can always write to it: files follow. Group and other bits that the folder above gives on (setgid) stay. */
+function makeLike(folder: string, model: BigIntStats): void {
+  const fd = openSync(folder, "r");
+  try {
+    giveOwner(fd, model);
+    const own = Number(fstatSync(fd, { bigint: true }).mode) & 0o7000;
+    fchmodSync(fd, own | (Number(model.mode) & 0o777) | 0o700);
+  } finally {
+    closeSync(fd);
   }
 }
 
@@ -435,7 +452,14 @@ function ifThere<Result>(work: () => Result): Result | undefined {
 
 function found(stats: BigIntStats): Found {
   const size = Number(stats.size);
-  return { folder: stats.isDirectory(), size, mtimeNs: stats.mtimeNs, empty: stats.blocks <= 1n && size > 4096 };
+  return {
+    folder: stats.isDirectory(),
+    size,
+    mtimeNs: stats.mtimeNs,
+    empty: stats.blocks <= 1n && size > 4096,
+    uid: Number(stats.uid),
+    gid: Number(stats.gid),
+  };
 }
 
 function differs({ size, mtimeNs }: { size: bigint; mtimeNs: bigint }, expected: Version): boolean {

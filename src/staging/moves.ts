@@ -14,7 +14,7 @@ import { openBy, sourcesInUse } from "../agent/uses.ts";
 import { CALL_MS } from "../base/run-tool.ts";
 import { Usage } from "../base/usage.ts";
 import { LayoutUnreadable } from "../lustre/errors.ts";
-import { migrate, unmovable } from "../lustre/migrate.ts";
+import { migrate, ostOf, unmovable } from "../lustre/migrate.ts";
 import type { LustreReport, MoveAdvice, OtherReport, ReportOptions } from "../lustre/report.ts";
 import { ASK_OSTS, layoutReport } from "../lustre/report.ts";
 import { realPath } from "../lustre/survey.ts";
@@ -23,7 +23,7 @@ import { CopyDiffers, CopySourceChanged } from "./errors.ts";
 import type { Files } from "./files.ts";
 import { Journal } from "./journal.ts";
 
-export interface MoveRun extends Omit<ReportOptions, "advise" | "stay" | "progress"> {
+export interface MoveRun extends Omit<ReportOptions, "advise" | "stay" | "moves" | "progress"> {
   files: Files;
   /** Read each file before and after. */
   verify: boolean;
@@ -55,6 +55,8 @@ type MoveLine =
 export const MOVES_JOURNAL = ".athanor-moves.jsonl";
 /** Failures of `lfs migrate` in a row, after which the others would fail, too. */
 const FAILURES = 3;
+/** Each survey asks for the layouts and sizes of all files. */
+const MOVES_A_SURVEY = 400;
 
 /** Not a Lustre: its report. Throws ATH_COPY_DIFFERS, ATH_COPY_SOURCE_CHANGED, ATH_LAYOUT_NOT_MOVED, ATH_LAYOUT_UNREADABLE, ATH_USAGE. */
 export async function moveFiles(path: string, options: MoveRun): Promise<MoveResult | OtherReport> {
@@ -64,7 +66,7 @@ export async function moveFiles(path: string, options: MoveRun): Promise<MoveRes
   let journal: Journal<MoveLine> | undefined;
   let failures = 0;
   let [done, total] = [0, 0];
-  const ask = { storage, root, advise: true, stay, ...defined({ timeoutMs, polite, use, limit }) };
+  const ask = { storage, root, advise: true, stay, moves: MOVES_A_SURVEY, ...defined({ timeoutMs, polite, use, limit }) };
   for (;;) {
     // oxlint-disable-next-line no-await-in-loop -- what is left to do depends on what was done
     const report = await layoutReport(path, ask);
@@ -116,9 +118,15 @@ async function moveOne(
   options: MoveRun,
   notes: string[],
 ): Promise<string | undefined> {
-  const { timeoutMs, polite, bandwidth, root = hostRoot() } = options;
+  const { files, timeoutMs, polite, bandwidth, root = hostRoot() } = options;
   const path = join(report.path, move.path);
-  const asked = { mount: report.mount, root, bandwidth, ...defined({ timeoutMs, polite }) };
+  // Who has it open knows it by another name.
+  const real = await realPath(path, timeoutMs).catch(() => undefined);
+  if (real === undefined) return "it cannot be looked at now";
+  if (real !== path) return "it is a link, or behind one: name the folder that it lies in";
+  const owner = await files.call({ op: "look", path });
+  if (owner === undefined) return "it is gone";
+  const asked = { mount: report.mount, root, owner, bandwidth, ...defined({ timeoutMs, polite }) };
   const used = (await usedBy(path, notes, timeoutMs)) ?? (await unmovable(path, move, asked));
   if (used !== undefined) return used;
   const before = await factsOf(path, options);
@@ -189,7 +197,7 @@ function compare(path: string, before: Facts, after: Facts, notes: string[]): vo
 async function afterKill(folder: string, journal: Journal<MoveLine>, options: MoveRun): Promise<string[]> {
   const open = journal.lines.at(-1);
   if (open?.state !== "begin") return [];
-  const { path: name, size, mtimeNs, crc32c } = open;
+  const { path: name, to, undo, size, mtimeNs, crc32c } = open;
   const path = join(folder, name);
   const notes: string[] = [];
   const verify = crc32c !== null;
@@ -201,8 +209,11 @@ async function afterKill(folder: string, journal: Journal<MoveLine>, options: Mo
     if (!(error instanceof CopySourceChanged)) throw error;
     how = `it ${error.what}`;
   }
-  await journal.add({ state: "stayed", path: name });
-  return [`${name} was being moved when the last run ended: ${how}`, ...notes];
+  // `lfs migrate` may have ended by itself before, or behind, whoever called it.
+  const moved = (await ostOf(path, options)) === to;
+  const where = moved ? `; it was moved, undo: ${undo}` : "";
+  await journal.add({ state: moved ? "moved" : "stayed", path: name });
+  return [`${name} was being moved when the last run ended: ${how}${where}`, ...notes];
 }
 
 /** Without the keys that are undefined. */

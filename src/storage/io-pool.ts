@@ -321,24 +321,23 @@ export class IoPool {
     }
     const job = thread.job;
     if (job === undefined) return;
-    this.release(thread, job);
+    // A read that failed brought nothing, and says nothing of how long a MiB takes.
+    const bytes = job.request.op === "read" && "value" in reply ? (reply.value as IoResults["read"]).bytes : 0;
+    this.release(thread, job, bytes);
+    this.bytesRead += bytes;
     if (reply.more !== undefined) this.polite.take("stats", reply.more);
-    if ("fault" in reply) {
-      job.reject(new FaultError(reply.fault));
-    } else {
-      if (job.request.op === "read") this.bytesRead += (reply.value as IoResults["read"]).bytes;
-      job.resolve(reply.value as never);
-    }
+    if ("fault" in reply) job.reject(new FaultError(reply.fault));
+    else job.resolve(reply.value as never);
     this.pump();
   }
 
-  private release(thread: IoThread, job: Job): void {
+  private release(thread: IoThread, job: Job, bytes: number): void {
     thread.job = undefined;
     if (!isBusy(thread)) thread.worker.unref();
     this.requests++;
     const tookMs = performance.now() - job.since;
     this.busyMs += tookMs;
-    if (job.request.op === "read") this.clocks.add(job.targets.names, job.request.length, tookMs);
+    if (job.request.op === "read") this.clocks.add(job.targets.names, bytes, tookMs);
     if (job.stuck) add(this.stuck, job.request.path, -1);
     if (!job.stuck || keepsPlace(job)) this.leave(job);
   }
@@ -351,7 +350,7 @@ export class IoPool {
     if (!this.threads.delete(thread)) return;
     const job = thread.job;
     if (job !== undefined) {
-      this.release(thread, job);
+      this.release(thread, job, 0);
       job.reject(new StorageIo("the I/O thread failed", { file: job.request.path }, undefined, error));
     }
     this.pump();

@@ -55,7 +55,7 @@ test("TCP with idle EFA and Slingshot, and a RoCE card that may not do more", as
     ...port("rdmap36s0", { driver: "efa", layer: "Unspecified" }),
     ...port("rdmap42s0", { driver: "efa", layer: "Unspecified" }),
   };
-  const fsx = "lustre fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com@tcp:/lustre rw,noatime,flock,lazystatfs";
+  const fsx = "lustre 172.31.14.250@tcp:/lustre rw,noatime,flock,lazystatfs";
   golden("idle-efa-site-config", await new Node(t, { host: efa, sys, system: fsx }).siteConfig());
   const cxi = {
     "sys/class/cxi/cxi0/device/uevent": "DRIVER=cxi_ss1\n",

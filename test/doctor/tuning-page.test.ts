@@ -34,6 +34,7 @@ const { findings, settings } = diagnose({
     ...NODE,
     ...port("mlx5_0", { net: "ib0" }),
     ...port("mlx5_1", { net: "ib1" }),
+    "sys/class/dmi/id/sys_vendor": "Amazon EC2",
     "sys/devices/system/cpu/online": "0-95",
     "sys/class/bdi/lustre-ff00/read_ahead_kb": "4096",
     "sys/fs/lustre/version": "2.17.1",
@@ -60,7 +61,7 @@ const { findings, settings } = diagnose({
     {
       point: "/mnt/fs",
       type: "lustre",
-      source: "fs-0123.fsx.eu-west-1.amazonaws.com@tcp,10.0.8.11@o2ib:/fs",
+      source: "172.31.14.250@tcp,10.0.8.11@o2ib:/fs",
       kind: "lustre",
       options: ["flock"],
     },
@@ -81,7 +82,7 @@ test("every tunable has its section, with the words and the bar of the code", ()
     const [, side, bar] = /^(?:(below|above) )?(\d+)/.exec(points.get("told") ?? "") ?? [];
     const at = Number(bar);
     const [fine, told] = side === "below" ? [at, at - 1] : side === "above" ? [at, at + 1] : [at + 1, at];
-    assert.deepEqual([wrong(fine, "1@tcp:/fs"), wrong(told, "1@tcp:/fs")], [false, true], `${id}: told ${bar}`);
+    assert.deepEqual([wrong(fine, ["tcp"]), wrong(told, ["tcp"])], [false, true], `${id}: told ${bar}`);
     assert.match(points.get("default") ?? "", /\d/, id);
   }
 });
