@@ -1,6 +1,6 @@
 // `athanor layout apply --copy-to` where the copy goes to a Lustre: its striping, what is refused; the copy itself: test/staging/.
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { hexOf, recorded } from "../lustre/fixtures.ts";
@@ -28,7 +28,6 @@ const quotas = (bytes = 0): Record<string, Recording> =>
     ]),
   );
 
-/** Sparse files look as if they were released. */
 function fill(folder: string): void {
   for (const [name, { size }] of Object.entries(FILES)) writeFileSync(join(folder, name), Buffer.alloc(size, 7));
 }
@@ -74,4 +73,15 @@ test("refused before anything is made: released files, no room on the OSTs, no q
   const poor = refused(FILES, quotas(1_024_000 + 1024));
   assert.equal(poor["code"], "ATH_COPY_NO_ROOM");
   assert.match(poor["message"]!, /quota of user \d+: 1KiB left, 29\.3KiB needed/);
+});
+
+test("a file of holes is copied from a Lustre that says it is not released", (t) => {
+  const next = { "getstripe -d -y /mnt/lustre/new": { stdout: recorded("getstripe-d-y-dir-c4.txt") } };
+  const files = { ...FILES, "d/b.tar": { size: 1 << 20, lov: plainLov([1]) } };
+  const scene = replay(t, { files, lfs: { ...WELL, ...quotas(), [SET]: { next } } });
+  writeFileSync(join(scene.folder, "d/a.tar"), Buffer.alloc(10_000, 7));
+  truncateSync(join(scene.folder, "d/b.tar"), 1 << 20);
+  const done = scene.run("apply", "d", "--copy-to", "new", "--apply");
+  assert.equal(done.code, 0, done.stderr);
+  assert.equal(statSync(join(scene.folder, "new/b.tar")).size, 1 << 20);
 });

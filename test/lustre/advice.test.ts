@@ -55,11 +55,14 @@ test("checkpoints: a layout that grows is left alone, one stripe is not", () => 
   assert.equal(command({ use: "checkpoints", osts: 1 }), undefined);
 });
 
-test("the undo gives what was there: none of its own where the folder above has the same", () => {
+test("the undo gives what was there: none of its own where the whole file system has the same", () => {
   const undo = (input: Partial<AdviceInput>): string | undefined => advise({ ...base, ...input }).change?.undo;
   assert.equal(undo({ count: 10 }), "lfs setstripe -d /mnt/l/d");
   assert.equal(undo({ current: plain(16) }), "lfs setstripe -c 16 -S 4M /mnt/l/d");
   assert.equal(undo({ current: undefined }), undefined);
+  // A default of the folder above was copied when this one was made: without one of its own it would have that of the file system.
+  assert.equal(undo({ current: plain(16), above: plain(16) }), "lfs setstripe -c 16 -S 4M /mnt/l/d");
+  assert.equal(undo({ count: 10, mount: undefined }), "lfs setstripe -c 1 -S 4M /mnt/l/d");
 });
 
 test("the pool of the folder is kept, of the one above, too", () => {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -29,6 +29,10 @@ test("one OST and several, by files on one OST each and by stripes; else the rea
   assert.match((await probeOsts(folder, narrow, [3])) as string, /only one OST holds 96 MiB of these files/);
   assert.match((await probeOsts(folder, [], [0, 1])) as string, /no OST holds/);
   assert.match((await probeOsts(folder, narrow, [0, 1], "/no/python")) as string, /no Python here/);
+  // A read that fails: what the others gave is no measurement.
+  symlinkSync("/proc/self/mem", join(folder, "mem"));
+  const unread = { ...narrow[1]!, path: "mem" };
+  assert.match((await probeOsts(folder, [narrow[0]!, unread], [0, 1])) as string, /did not return|no Python/);
   rmSync(join(folder, "1"));
   assert.match((await probeOsts(folder, narrow, [0, 1])) as string, /did not return|no Python/);
 });

@@ -10,6 +10,7 @@ import type { IoReply, IoRequest } from "../../src/storage/io-thread.ts";
 interface UnderWay {
   path: string;
   finish: () => void;
+  fail: () => void;
 }
 
 /** A pool of which no call returns before the test says so. */
@@ -20,12 +21,14 @@ function held(options: Partial<IoPoolOptions> = {}) {
     threads++;
     const emitter = new EventEmitter();
     const postMessage = (request: IoRequest): void => {
+      const answer = (reply: IoReply): void => {
+        underWay.splice(underWay.indexOf(call), 1);
+        emitter.emit("message", reply);
+      };
       const call: UnderWay = {
         path: request.path,
-        finish: () => {
-          underWay.splice(underWay.indexOf(call), 1);
-          emitter.emit("message", { value: { bytes: 8, changed: undefined } } satisfies IoReply);
-        },
+        finish: () => answer({ value: { bytes: 8, changed: undefined } }),
+        fail: () => answer({ fault: { code: "EIO", message: "i/o error", path: request.path, byteOffset: 0 } }),
       };
       underWay.push(call);
     };
@@ -165,4 +168,17 @@ test("a call that hangs is told in words, with a byte if it reads", () => {
   assert.equal(hungText({ op: "read", path: "/d/a", offset: 8 }), "read of /d/a at byte 8");
   assert.equal(hungText({ op: "open", path: "/d/a", offset: 0 }), "open of /d/a");
   assert.equal(hungText({ op: "names", path: "/d", offset: 0 }), "listing of /d");
+});
+
+test("a read that failed has brought no byte", async () => {
+  const { pool, read, underWay } = held();
+  for (const how of ["fail", "finish", "fail"] as const) {
+    const done = read("a", on(0));
+    underWay[0]![how]();
+    // oxlint-disable-next-line no-await-in-loop -- one after the other
+    await done;
+  }
+  const [clock] = pool.stats().targets;
+  assert.deepEqual([clock!.reads, clock!.bytes], [3, 8]);
+  await pool.close(0);
 });
