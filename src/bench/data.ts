@@ -12,6 +12,7 @@ import { pythonModule } from "../base/python.ts";
 import { buildIndex } from "../dataset/index-build.ts";
 import { openIndex } from "../dataset/index-read.ts";
 import type { DatasetIndex } from "../dataset/types.ts";
+import { Polite, capsHere } from "../storage/polite.ts";
 import { createPosixStorage } from "../storage/posix.ts";
 import { BenchData, BenchEnvironment } from "./errors.ts";
 import { type FileSystem, fileSystemOf } from "./machine.ts";
@@ -42,7 +43,7 @@ export function formatsFolder(cacheDir: string, samples: number, width: number, 
 
 /** `source`: absolute path. Builds the index when there is none. */
 export async function describeSet(source: string, width: number, indexDir: string | undefined): Promise<BenchSet> {
-  const storage = createPosixStorage();
+  const storage = createPosixStorage({ polite: new Polite(capsHere()) });
   try {
     const place = { storage, ...(indexDir === undefined ? {} : { indexDir }) };
     const index = (await openIndex(source, place)) ?? (await buildIndex(source, place));

@@ -42,8 +42,7 @@ export async function indexView(
       count: async (set, counted) => {
         const { again } = flags;
         const damaged = again ? [] : await damagedCounts(set, counted.hash, storage);
-        for (const shard of damaged)
-          tell(`damaged counts of ${set.shards[shard]!.path}, counted again`);
+        for (const shard of damaged) tell(`damaged counts of ${set.shards[shard]!.path}, counted again`);
         if (damaged.length > 0) {
           await new ViewWriter(set, counted.hash, path).remove(damaged);
           // A descriptor that is kept would go on with the damaged file.
@@ -88,8 +87,7 @@ export async function indexView(
     return;
   }
   for (const { message, code } of bad) tell(`bad ${message} [${code}]`);
-  if (bad.length > 0)
-    tell(`${formatNumber(bad.length, "bad record")} in no row: train with on_corrupt="replace"`);
+  if (bad.length > 0) tell(`${formatNumber(bad.length, "bad record")} in no row: train with on_corrupt="replace"`);
   await printLine(
     shards === 0
       ? `${nameOf(index)}: all shards were counted before`

@@ -80,8 +80,7 @@ export function register(program: Command): void {
     }
     for (const { path: file, why } of ignored) tell(`ignored ${file}: ${why}`);
     for (const fault of bad) tell(`bad ${AthanorError.fromRecord(fault).message} [${fault.code}]`);
-    if (bad.length > 0)
-      tell(`${formatNumber(bad.length, "bad record")} kept: train with on_corrupt="replace"`);
+    if (bad.length > 0) tell(`${formatNumber(bad.length, "bad record")} kept: train with on_corrupt="replace"`);
     await printLine(
       `${nameOf(index)}: ${format}, ${formatNumber(totals.shards, "shard")} (${formatCount(read.length)} read now), ` +
         `${formatNumber(totals.records, "record")}, ${formatNumber(totals.tokens, "token")}, ${formatSize(totals.bytes)}`,

@@ -92,7 +92,8 @@ function end(code: number): void {
   process.exitCode = code;
   if (!hasHungThreads()) return;
   const die = (): void => void process.kill(process.pid, "SIGKILL");
-  const leave = (): void => void (isKept && process.connected ? process.send?.(code, undefined, undefined, die) : die());
+  const leave = (): void =>
+    void (isKept && process.connected ? process.send?.(code, undefined, undefined, die) : die());
   process.stdout.write("", () => process.stderr.write("", leave));
 }
 

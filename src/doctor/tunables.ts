@@ -34,7 +34,13 @@ export const checkTunables: Check = (facts) => {
 };
 
 /** `osc.max_rpcs_in_flight 8`, or undefined where it cannot be read. */
-function look(found: Checked, tunable: Tunable, name: string, nets: readonly string[], facts: Facts): string | undefined {
+function look(
+  found: Checked,
+  tunable: Tunable,
+  name: string,
+  nets: readonly string[],
+  facts: Facts,
+): string | undefined {
   const { id, file, wrong, since, value, what, why, risk } = tunable;
   // A server on the same node has connections of its own (`-osc-MDT0000`).
   const files = filesLike(facts, `sys/fs/lustre/${file.replace("FS", name)}`).filter(

@@ -66,7 +66,14 @@ export async function moveFiles(path: string, options: MoveRun): Promise<MoveRes
   let journal: Journal<MoveLine> | undefined;
   let failures = 0;
   let [done, total] = [0, 0];
-  const ask = { storage, root, advise: true, stay, moves: MOVES_A_SURVEY, ...defined({ timeoutMs, polite, use, limit }) };
+  const ask = {
+    storage,
+    root,
+    advise: true,
+    stay,
+    moves: MOVES_A_SURVEY,
+    ...defined({ timeoutMs, polite, use, limit }),
+  };
   for (;;) {
     // oxlint-disable-next-line no-await-in-loop -- what is left to do depends on what was done
     const report = await layoutReport(path, ask);

@@ -42,7 +42,10 @@ test("archived, released, mirrored, striped, laid elsewhere, not readable; an OS
     "d/none": "its layout cannot be read now",
   });
   assert.equal(await why(scene, "well", 9), "OST 9 takes no files now (not told)");
-  assert.equal(await why(replay(t, { files: FILES, lfs: { ...WELL, "df /mnt/lustre": { status: 1 } } }), "well"), "how full OST 0 is is not told");
+  assert.equal(
+    await why(replay(t, { files: FILES, lfs: { ...WELL, "df /mnt/lustre": { status: 1 } } }), "well"),
+    "how full OST 0 is is not told",
+  );
   const full = replay(t, {
     files: FILES,
     lfs: { ...WELL, "df /mnt/lustre": { stdout: recorded("enospc-lfs-df-v.txt") } },

@@ -235,5 +235,7 @@ test("folders are made one by one: where none can be, that is an error and not f
   assert.equal(statSync(join(base, "a/b/c")).mode & 0o777, 0o700, "whose owner can write");
   await assert.rejects(files.call({ op: "folder", path: "/proc/nothing/x", like: base }), { code: "ATH_COPY_WRITE" });
   symlinkSync(join(base, "gone"), join(base, "link"));
-  await assert.rejects(files.call({ op: "folder", path: join(base, "link/x"), like: base }), { code: "ATH_COPY_WRITE" });
+  await assert.rejects(files.call({ op: "folder", path: join(base, "link/x"), like: base }), {
+    code: "ATH_COPY_WRITE",
+  });
 });

@@ -28,7 +28,8 @@ function scene(t: TestContext): string {
 
 const copy = (from: string, to: string): ReturnType<typeof athanor> =>
   athanor("layout", "apply", from, "--copy-to", to, "--apply", "--json");
-const codeOf = ({ stderr }: { stderr: string }): unknown => (JSON.parse(stderr) as { error: { code: string } }).error.code;
+const codeOf = ({ stderr }: { stderr: string }): unknown =>
+  (JSON.parse(stderr) as { error: { code: string } }).error.code;
 
 test("folders have the modes of the source, and as root its owners: what was private stays so", (t) => {
   const base = scene(t);
@@ -60,7 +61,10 @@ test("a target that is a link is where it leads to: refused inside the source, e
 test("a file that a killed copy had renamed, but not written down, and that is gone since, is found", (t) => {
   const base = scene(t);
   mkdirSync(join(base, "e"));
-  writeFileSync(join(base, "e", JOURNAL), `${JSON.stringify({ athanor: "copy", version: 1, from: join(base, "d") })}\n`);
+  writeFileSync(
+    join(base, "e", JOURNAL),
+    `${JSON.stringify({ athanor: "copy", version: 1, from: join(base, "d") })}\n`,
+  );
   writeFileSync(join(base, "e/old"), "x");
   assert.equal(codeOf(copy(join(base, "d"), join(base, "e"))), "ATH_COPY_SOURCE_CHANGED");
   rmSync(join(base, "e/old"));

@@ -20,7 +20,10 @@ test("killed behind a move and before its line: the next run says that it was mo
   const done = here.run("apply", "d", "--migrate", "--apply", "--json");
   assert.equal(done.code, 0, done.stderr);
   const { notes } = JSON.parse(done.stdout) as MoveResult;
-  assert.match(notes.join(), /train-000\.tar was being moved .*: size and mtime are as before; it was moved, undo: lfs/);
+  assert.match(
+    notes.join(),
+    /train-000\.tar was being moved .*: size and mtime are as before; it was moved, undo: lfs/,
+  );
   const [, , end] = readFileSync(join(folder, MOVES_JOURNAL), "utf8").split("\n");
   assert.deepEqual(JSON.parse(end!), { state: "moved", path: "train-000.tar" });
 });
@@ -32,7 +35,10 @@ test("a link stays: who reads what it leads to knows that by another name", (t) 
   symlinkSync(elsewhere!, name!);
   const done = here.run("apply", "d", "--migrate", "--apply", "--json");
   const { moved, stayed } = JSON.parse(done.stdout) as MoveResult;
-  assert.deepEqual(stayed.map(({ path }) => path), ["train-000.tar"]);
+  assert.deepEqual(
+    stayed.map(({ path }) => path),
+    ["train-000.tar"],
+  );
   assert.match(stayed[0]!.why, /it is a link/);
   assert.ok(moved.length > 0);
   assert.deepEqual(here.ostsOf(["shared.tar"]), [3]);
