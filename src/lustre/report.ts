@@ -267,7 +267,7 @@ async function movable(
       [...ran.stdout.matchAll(/^(.*): \(0x[0-9a-f]+\)(.*)$/gm)].map(([, path, words]) => [path, words!]),
     );
     // One of which nothing is told stays, too.
-    const found = asked.filter((_, i) => /\barchived\b/.test(states.get(paths[i]!) ?? "archived"));
+    const found = asked.filter((_, i) => /\barchived\b/.test(states.get(paths[i]) ?? "archived"));
     for (const { path } of found) stay.add(path);
     if (!asked.slice(0, most).some(({ path }) => stay.has(path)) || states.size === 0) break;
   }
