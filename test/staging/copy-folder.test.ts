@@ -101,9 +101,9 @@ test("a set with its index: the copy has the same bytes, times and modes, and is
   }
 });
 
-/** A copy in a process of its own, slow enough to be met half way. */
+/** A copy in a process of its own, slow enough to be met half way: a MiB is read for a second, and then read back. */
 function begin(from: string, to: string): ChildProcess {
-  return spawn(process.execPath, [MAIN, "layout", "apply", from, "--copy-to", to, "--bandwidth", "4MiB", "--apply"], {
+  return spawn(process.execPath, [MAIN, "layout", "apply", from, "--copy-to", to, "--bandwidth", "1MiB", "--apply"], {
     stdio: ["ignore", "ignore", "pipe"],
   });
 }
@@ -121,29 +121,30 @@ async function until(what: string, holds: () => boolean): Promise<void> {
 const temporaries = (to: string): string[] => readdirSync(to).filter(isTemporary);
 
 test("killed half way, twice, it goes on: every byte is there once, and nothing half ever had its name", async (t) => {
-  const sizes = Object.fromEntries([1, 2, 3, 4].map((i) => [`${i}.bin`, 2 * MIB + i * 4097]));
+  const sizes = Object.fromEntries([1, 2, 3, 4, 5].map((i) => [`${i}.bin`, MIB + i * 4097]));
   const { from, to } = data(t, sizes);
   const first = begin(from, to);
   let said = "";
   first.stderr!.on("data", (text: Buffer) => (said += text.toString()));
-  await until("a file is copied and the next one under way", () => journaled(to) === 1 && temporaries(to).length === 1);
+  await until("a file is copied and the next one under way", () => journaled(to) >= 1 && temporaries(to).length === 1);
   const ended = new Promise((resolve) => first.once("close", (_, signal) => resolve(signal)));
   first.kill("SIGINT");
   assert.equal(await ended, "SIGINT");
   assert.match(said, /stopped; the same line goes on/);
   const second = begin(from, to);
-  await until("two files are copied", () => journaled(to) === 2 && temporaries(to).length === 1);
+  await until("two files are copied", () => journaled(to) >= 2 && temporaries(to).length === 1);
   second.kill("SIGKILL");
   await new Promise((resolve) => second.once("close", resolve));
   const there = readdirSync(to).filter((name) => name.endsWith(".bin"));
-  assert.ok(there.length >= 2 && there.length < 4, there.join(" "));
+  assert.ok(there.length >= 2 && there.length < 5, there.join(" "));
   for (const name of there) assert.ok(readFileSync(join(to, name)).equals(readFileSync(join(from, name))), name);
   const kept = statSync(join(to, "1.bin")).ino;
   // What a kill in the middle of a write leaves, and a file that was damaged meanwhile.
   appendFileSync(join(to, JOURNAL), '{"path":"3.b');
   writeFileSync(join(to, "2.bin"), "short");
   const would = athanor("layout", "apply", from, "--copy-to", to);
-  assert.match(would.stdout, /would copy 3 files, .*\n {2}1 file, 2MiB are there from an earlier run\n/);
+  const again = `would copy ${6 - there.length} files, .*\\n {2}${there.length - 1} files?, .* there from an earlier run\\n`;
+  assert.match(would.stdout, new RegExp(again));
   const last = athanor("layout", "apply", from, "--copy-to", to, "--apply");
   assert.equal(last.code, 0, last.stderr);
   assertSame(from, to);
@@ -151,14 +152,14 @@ test("killed half way, twice, it goes on: every byte is there once, and nothing 
 });
 
 test("a source that changes is named, and leaves no copy under its name", async (t) => {
-  const { from, to } = data(t, { "a.bin": 1000, "b.bin": 3 * MIB });
+  const { from, to } = data(t, { "a.bin": 1000, "b.bin": 4 * MIB });
   const running = begin(from, to);
   let said = "";
   running.stderr!.on("data", (text: Buffer) => (said += text.toString()));
-  await until("b.bin is being copied", () => journaled(to) === 1 && temporaries(to).length === 1);
+  await until("b.bin is being copied", () => journaled(to) >= 1 && temporaries(to).length === 1);
   appendFileSync(join(from, "b.bin"), "more");
   assert.equal(await new Promise((resolve) => running.once("close", resolve)), 1);
-  assert.match(said, /b\.bin: changed while it was copied: found 3145732 bytes.*ATH_COPY_SOURCE_CHANGED/);
+  assert.match(said, /b\.bin: changed while it was copied: found 4194308 bytes.*ATH_COPY_SOURCE_CHANGED/);
   assert.deepEqual(readdirSync(to).sort(), [JOURNAL, "a.bin"]);
   // One that was done already: two ages in one set.
   utimesSync(join(from, "a.bin"), 1e9, 1e9);
@@ -169,7 +170,7 @@ test("a source that changes is named, and leaves no copy under its name", async 
 test("a file that was copied and is gone from the source: no copy with a shard too many", async (t) => {
   const { from, to } = data(t, { "a.bin": 1000, "b.bin": 3 * MIB });
   const running = begin(from, to);
-  await until("b.bin is being copied", () => journaled(to) === 1 && temporaries(to).length === 1);
+  await until("b.bin is being copied", () => journaled(to) >= 1 && temporaries(to).length === 1);
   running.kill("SIGKILL");
   await new Promise((resolve) => running.once("close", resolve));
   rmSync(join(from, "a.bin"));
