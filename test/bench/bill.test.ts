@@ -117,14 +117,17 @@ test("counters of which some OSTs are left out are not used, and that is said", 
   assert.match(meter.notes[0]!, /this is Lustre, but .* are told of some servers only \(1 missing\)/);
 });
 
-test("elsewhere calls are counted, and called so", LIMIT, async () => {
+test("elsewhere calls are counted, and called so", LIMIT, async (t) => {
   const report = await benchBill(options, { say: () => undefined });
   const text = billText(report);
   assert.match(text, /has no counters of requests that Athanor knows/);
   const rows = new Map(report.rows.map((row) => [row.name, row]));
   const [ours, naive] = [rows.get("athanor window")!, rows.get("naive")!];
   assert.equal(ours.samples, SAMPLES);
-  if (report.from === "/proc") return assert.match(text, /note: strace/);
+  if (report.from === "/proc") {
+    assert.match(text, /note: strace/);
+    return t.skip("skipped: no strace that may trace here");
+  }
   assert.equal(report.from, "system calls");
   assert.match(text, /counted: system calls on the data, by strace: calls, not requests/);
   // One open of each shard, one close when the agent ends; an epoch's bytes and no more than a block a lane beside them.
