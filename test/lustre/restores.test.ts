@@ -109,14 +109,15 @@ test("a file that is deleted under its restore keeps nobody", async (t) => {
 
 test("restores begin as fast as the job's cap allows, whatever the places", async (t) => {
   const node = replay(t, { files: {}, lfs: { hsm_restore: {} } });
-  const polite = new Polite(parsePolite("restores=2"));
+  const polite = new Polite(parsePolite("restores=1"));
   await restoring(node, ["released"], { atOnce: 100, polite }, async (restores) => {
     const began = performance.now();
     for (let k = 0; k < 6; k++) restores.add(`/mnt/lustre/d/${k}`, k);
-    await until(() => node.calls().length >= 4);
-    assert.equal(polite.stats().restores!.waiting, 1);
+    await until(() => polite.stats().restores!.waiting === 1);
     await until(() => node.calls().length === 6);
-    assert.ok(performance.now() - began >= 990, "four at once, then two a second");
-    assert.equal(polite.stats().restores!.waited, 2);
+    assert.ok(performance.now() - began >= 1990, "four at once, then one a second");
+    // Where nothing ran for a second, one wait was for both.
+    const { waiting, waited } = polite.stats().restores!;
+    assert.ok(waiting === 0 && (waited === 1 || waited === 2), `${waiting} wait, ${waited} waited`);
   });
 });

@@ -57,11 +57,17 @@ test("servers of byte ranges, by chunk, all copies; each file asked for once, ma
 test("a metadata server that does not answer: nothing is known, nothing waits, and it is left alone for a while", async (t) => {
   const node = replay(t, { files: { "d/a": { size: 1 } }, system, lfs: { mfsfileinfo: { hang: true } } });
   await node.inside(async () => {
-    const placement = new Placement({ timeoutMs: 300 });
+    const placement = new Placement({ timeoutMs: 3000 });
     const path = join(node.folder, "d/a");
     const home = placement.home(node.folder)!;
     home.expect([path]);
-    await sleep(1000);
+    for (const end = Date.now() + 20_000; node.calls().length === 0;) {
+      assert.ok(Date.now() < end, "nothing was asked");
+      // oxlint-disable-next-line no-await-in-loop -- waits
+      await sleep(10);
+    }
+    // Until the call is given up.
+    await sleep(3500);
     home.expect([path]);
     await sleep(300);
     assert.equal(node.calls().length, 1);

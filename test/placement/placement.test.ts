@@ -86,7 +86,7 @@ test("no file system that tells on the node: nothing is kept and nothing is aske
 test("files that do not answer cost their processes, and the server is left alone for a while", async (t) => {
   const files = { ...FILES, "lost/a": { size: MIB, lov: plainLov([1]), hangs: true } };
   const node = replay(t, { files });
-  await placed(node, { timeoutMs: 500 }, async (placement) => {
+  await placed(node, { timeoutMs: 3000 }, async (placement) => {
     const at = (name: string): string => join(node.folder, name);
     const home = placement.home(node.folder)!;
     home.expect([at("lost/a"), at("d/one")]);

@@ -4,6 +4,10 @@ import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Learned } from "../../src/storage/learned.ts";
 
+async function until(what: () => boolean): Promise<void> {
+  for (const end = Date.now() + 20_000; !what(); await sleep(5)) assert.ok(Date.now() < end, "did not come to pass");
+}
+
 const none = (): Promise<string | undefined> => Promise.resolve(undefined);
 
 test("files are asked for together, at most so many at once, each once, and told of by how soon they are needed", async () => {
@@ -19,7 +23,7 @@ test("files are asked for together, at most so many at once, each once, and told
   });
   learned.expect(["a", "none"], "x");
   learned.expect(["b", "a"], "y");
-  await sleep(100);
+  await until(() => found.length === 2);
   assert.deepEqual(calls, [["x:a", "x:none"], ["y:b"]]);
   assert.deepEqual(found, ["a=A@0", "b=B@0"]);
   learned.expect(["none", "b"], "x");
@@ -28,12 +32,11 @@ test("files are asked for together, at most so many at once, each once, and told
   assert.equal(found.at(-1), "b=B@1");
   learned.forget("a");
   learned.expect(["a"], "x");
-  await sleep(100);
-  assert.equal(learned.get("a"), "A");
+  await until(() => learned.get("a") === "A");
   assert.deepEqual(calls.at(-1), ["x:a"]);
   // Also of those that are asked for later.
   learned.expect(["d", "e", "f"], "x");
-  await sleep(100);
+  await until(() => found.at(-1)!.startsWith("f="));
   assert.deepEqual(found.slice(-3), ["d=D@0", "e=E@1", "f=F@2"]);
   learned.close();
   learned.expect(["c"], "x");
