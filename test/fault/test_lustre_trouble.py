@@ -189,7 +189,7 @@ def test_an_evicted_client_goes_on_with_exactly_its_samples(
 
 def test_a_lost_ost_stops_its_own_shards_and_is_named_in_time(fs: FaultFs, monkeypatch: pytest.MonkeyPatch) -> None:
     lustre(monkeypatch, fs, dict.fromkeys(range(SHARDS), 1), other=2)
-    stuck = loader(fs.mount / "data", timeout=13)
+    stuck = loader(fs.mount / "data")
     free = loader(fs.mount / "other")
     with stuck, free:
         lost, fine = stuck.repeat(), free.repeat()
@@ -198,7 +198,6 @@ def test_a_lost_ost_stops_its_own_shards_and_is_named_in_time(fs: FaultFs, monke
             next(fine)
         for number in range(SHARDS):
             fs.fault("read", path=f"data/{shard(number)}", hold=True)
-        began = time.monotonic()
         errors: list[athanor.AthanorError] = []
 
         def read_lost() -> None:
@@ -214,9 +213,9 @@ def test_a_lost_ost_stops_its_own_shards_and_is_named_in_time(fs: FaultFs, monke
         before = targets(free)["fs-OST0002"]["reads"]
         for _ in range(10 * STEPS):
             next(fine)
-        assert time.monotonic() - began < 10, "the other OST's shards wait for the lost one"
+        assert thread.is_alive(), "the other OST's shards wait for the lost one"
         assert targets(free)["fs-OST0002"]["reads"] > before
-        thread.join(timeout=20)
+        thread.join(timeout=60)
         (error,) = errors
         assert error.code == "ATH_TIMEOUT"
         text = str(error)
@@ -271,7 +270,8 @@ def test_a_target_that_hangs_is_named_to_rank_0_and_its_agent_can_be_replaced(
             seen.append(ids(next(fine)))
         assert time.monotonic() - began < 15, "the agent waits for reads that hang"
         assert seen == other
-        assert agent not in agents_in(fs.mount.parent) or fs.held() > 0
+        # Gone, though its threads cannot end while their reads hang.
+        until(lambda: agent not in agents_in(fs.mount.parent))
         assert thread.is_alive() and fs.held() > 0
         fs.clear()
         thread.join(timeout=60)
