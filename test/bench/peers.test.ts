@@ -14,7 +14,7 @@ import { benchPeers } from "../../src/bench/peers.ts";
 import { findPython } from "../../src/bench/python.ts";
 
 const LIMIT = { timeout: 600_000 };
-const noStrace = spawnSync("strace", ["-V"]).status !== 0 && "strace is not installed";
+const noStrace = spawnSync("strace", ["-V"]).status !== 0 && "skipped: strace is not installed";
 let folder = "";
 let options: PeersOptions;
 

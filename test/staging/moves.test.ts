@@ -90,7 +90,10 @@ test("what stays is told: refusals of lfs, no room, no quota", async (t) => {
     "Disk quotas for x:\n      Filesystem  kbytes  bquota  blimit  bgrace   files  iquota  ilimit  igrace\n" +
     "     /mnt/lustre   90000       0  100000       -      10       0       0       -\n";
   const poor = scene(t, { [`quota -u ${process.getuid!()} /mnt/lustre`]: { stdout: limit } });
-  assert.match((await move(poor)).stayed[0]!.why, /no room for a second copy: quota of user \d+: 9\.77MiB left, 64MiB needed/);
+  assert.match(
+    (await move(poor)).stayed[0]!.why,
+    /no room for a second copy: quota of user \d+: 9\.77MiB left, 64MiB needed/,
+  );
   assert.ok(!poor.calls().some((call) => call.startsWith("migrate --non-block")));
 });
 
@@ -214,7 +217,10 @@ for (const [what, df] of [
     const here = scene(t, { "df /mnt/lustre": { stdout: df } }, shards([[0], [0], [0], [0]]));
     const { moved, stayed } = await move(here);
     assert.deepEqual([moved.map(({ to }) => to), stayed], [[1, 2], []]);
-    assert.deepEqual(here.ostsOf(NAMES).sort(), [0, 0, 1, 2]);
+    assert.deepEqual(
+      here.ostsOf(NAMES).sort((a, b) => a - b),
+      [0, 0, 1, 2],
+    );
   });
 
 test("refused: a file, whose folder would be moved, and OSTs that nobody names", (t) => {
