@@ -6,5 +6,10 @@
  * process.stderr.write(`${visible(`bad ${path}`)}\n`);
  */
 export function visible(text: string): string {
-  return text.replace(/[^\P{Cc}\t\n]/gu, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return text.replace(/[^\P{Cc}\t\n]/gu, escaped);
+}
+
+/** A character as JSON and bash write it: `\u001b`. */
+export function escaped(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }

@@ -7,7 +7,7 @@
  */
 import { networkInterfaces } from "node:os";
 import { runTool } from "../base/run-tool.ts";
-import { netOf, nidsOf } from "../doctor/lnet.ts";
+import { netOf, nidsOf } from "../lustre/nids.ts";
 import type { Mount } from "../storage/mounts.ts";
 
 export interface Network {

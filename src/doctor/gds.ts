@@ -1,11 +1,12 @@
 /**
  * Check: GPUDirect Storage. Athanor hands batches over in memory and does not use it; checkpoints and weights may.
  */
+import { typeOf } from "../lustre/nids.ts";
 import type { Facts } from "./facts.ts";
 import { gpusOf, lustreMounts, modulesOf } from "./facts.ts";
 import { adderOf, checked } from "./finding.ts";
 import type { Checked } from "./finding.ts";
-import { networksTo, typeOf } from "./lnet.ts";
+import { networksTo } from "./lnet.ts";
 
 export function checkGds(facts: Facts): Checked | undefined {
   const gpus = gpusOf(facts).length;

@@ -8,7 +8,7 @@
  * parseNets(printed); // [{ nid: "10.0.8.101@o2ib", net: "o2ib", status: "up", health: 1000, interfaces: ["ib0"] }]
  */
 
-import { formatNumber } from "../base/units.ts";
+import { netOf, networksOf } from "../lustre/nids.ts";
 import { fileSystemOf } from "../lustre/targets.ts";
 import type { Facts } from "./facts.ts";
 import { filesLike, numberIn } from "./facts.ts";
@@ -47,32 +47,7 @@ export function parseNets(text: string): NetworkInterface[] {
   return found.filter(({ net }) => net !== "lo");
 }
 
-/** `10.0.8.11@o2ib1` → `o2ib1`; the first network of a type has no number. */
-export function netOf(nid: string): string {
-  return nid.slice(nid.lastIndexOf("@") + 1).replace(/^([a-z]+(?:2ib)?)0$/, "$1");
-}
-
-/** `o2ib1` → `o2ib`. */
-export const typeOf = (net: string): string => /^(o2ib|[a-z]+)/.exec(net)?.[1] ?? net;
-
-/** `10.0.8.11@o2ib,10.1.8.11@o2ib1:10.0.8.12@o2ib:/trainfs` → the NIDs. */
-export function nidsOf(source: string): string[] {
-  return source
-    .slice(0, source.lastIndexOf(":/"))
-    .split(/[,:](?=[^:,]*@)/)
-    .filter((nid) => nid.includes("@"));
-}
-
-/**
- * Networks over which the OSTs of a file system are reached; a server on this node itself is none. Where /sys does not tell, those of the
- * mount, which name only the way to the management server. `from`: which it is, in words.
- */
-export function networksTo(source: string, facts: Facts): { nets: string[]; from: string } {
-  const connections = filesLike(facts, `sys/fs/lustre/osc/${fileSystemOf(source)}-OST*/ost_conn_uuid`);
-  const nets = connections
-    .filter(({ path, text }) => !path.includes("-osc-MDT") && text.includes("@"))
-    .map(({ text }) => netOf(text))
-    .filter((net) => net !== "lo");
-  if (nets.length > 0) return { nets, from: `${formatNumber(nets.length, "connection")} to OSTs` };
-  return { nets: nidsOf(source).map(netOf), from: "by the source of the mount" };
+/** Networks over which the OSTs of a mount are reached, as `networksOf` tells. */
+export function networksTo(source: string, facts: Facts): ReturnType<typeof networksOf> {
+  return networksOf(source, filesLike(facts, `sys/fs/lustre/osc/${fileSystemOf(source)}-OST*/ost_conn_uuid`));
 }

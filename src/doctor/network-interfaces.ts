@@ -3,7 +3,7 @@ import { formatNumber } from "../base/units.ts";
 import type { Facts } from "./facts.ts";
 import { finding } from "./finding.ts";
 import type { Checked } from "./finding.ts";
-import { typeOf } from "./lnet.ts";
+import { typeOf } from "../lustre/nids.ts";
 import type { NetworkInterface } from "./lnet.ts";
 import { discoverySetting, healthSetting } from "./network-settings.ts";
 import type { RdmaDevice } from "./rdma.ts";

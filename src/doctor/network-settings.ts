@@ -4,7 +4,7 @@
 import { quoted } from "../lustre/setstripe.ts";
 import type { Mount } from "../storage/mounts.ts";
 import type { Setting } from "./finding.ts";
-import { typeOf } from "./lnet.ts";
+import { typeOf } from "../lustre/nids.ts";
 import type { NetworkInterface } from "./lnet.ts";
 import { NET_OF } from "./rdma.ts";
 import type { RdmaDevice } from "./rdma.ts";

@@ -1,10 +1,11 @@
 /** Check: how the servers are reached, and whether faster hardware lies idle. */
 import { formatNumber } from "../base/units.ts";
+import { typeOf } from "../lustre/nids.ts";
 import type { Facts } from "./facts.ts";
 import { lustreMounts } from "./facts.ts";
 import { checked, finding } from "./finding.ts";
 import type { Checked } from "./finding.ts";
-import { networksTo, parseNets, typeOf } from "./lnet.ts";
+import { networksTo, parseNets } from "./lnet.ts";
 import type { NetworkInterface } from "./lnet.ts";
 import { judgeInterfaces, judgeParameters } from "./network-interfaces.ts";
 import { rdmaSettings } from "./network-settings.ts";

@@ -1,6 +1,6 @@
 /** Tunables of the Lustre client that are looked at, and what they should be at least. After what sites and vendors publish. */
 import type { FindingId } from "./findings.ts";
-import { typeOf } from "./lnet.ts";
+import { typeOf } from "../lustre/nids.ts";
 import type { Release } from "./release.ts";
 
 export interface Tunable {

@@ -5,12 +5,13 @@
 import { formatSize } from "../base/units.ts";
 import { EC2, VENDOR_FILE } from "../lustre/slow-links.ts";
 import { clientVersionOf, fileSystemOf } from "../lustre/targets.ts";
+import { typeOf } from "../lustre/nids.ts";
 import type { Facts } from "./facts.ts";
 import { cpuList, filesLike, lustreMounts, numberIn } from "./facts.ts";
 import { checked, finding } from "./finding.ts";
 import type { Check, Checked } from "./finding.ts";
 import { FINDINGS } from "./findings.ts";
-import { networksTo, typeOf } from "./lnet.ts";
+import { networksTo } from "./lnet.ts";
 import { before, releaseOf } from "./release.ts";
 import { TUNABLES } from "./tunable-list.ts";
 import type { Tunable } from "./tunable-list.ts";

@@ -12,16 +12,15 @@
 import { CALL_MS, runTool } from "../base/run-tool.ts";
 import { formatDuration } from "../base/units.ts";
 import type { Mount } from "../storage/mounts.ts";
-import { askFiles } from "./ask.ts";
 import type { AskOptions } from "./ask.ts";
 import { onlyOst } from "./balance.ts";
 import type { Move } from "./balance.ts";
 import { LayoutNotMoved } from "./errors.ts";
 import { isReleased } from "./layout.ts";
 import type { Layout } from "./layout.ts";
-import { decodeLov } from "./lov.ts";
 import { roomByQuota } from "./quota.ts";
 import type { Owner } from "./quota.ts";
+import { layoutsByXattr } from "./survey.ts";
 import { readTargets, roomOf } from "./targets.ts";
 
 export interface MigrateOptions extends AskOptions {
@@ -99,13 +98,7 @@ export async function ostOf(path: string, options: AskOptions): Promise<number |
 
 /** Undefined: it cannot be read. */
 async function layoutOf(path: string, options: AskOptions): Promise<Layout | undefined> {
-  const answer = (await askFiles([{ path, xattr: "lustre.lov" }], options))?.[0];
-  if (answer === undefined || !("value" in answer)) return undefined;
-  try {
-    return decodeLov(answer.value, path);
-  } catch {
-    return undefined;
-  }
+  return (await layoutsByXattr([path], options))[0]?.layout;
 }
 
 /** Newer ones have a limit of their own (the manual page of 2024, not that of 2021); others are kept to the mean by a pause behind each file. */

@@ -4,6 +4,7 @@
  * @example
  * setstripeOptions([{ count: 1, size: 4 << 20 }], "flash"); // ["-c", "1", "-S", "4M", "-p", "flash"]
  */
+import { escaped } from "../base/visible.ts";
 import { END_OF_FILE } from "./layout.ts";
 import type { Component, Layout } from "./layout.ts";
 
@@ -85,6 +86,5 @@ export function sizeOption(bytes: bigint): string {
 export function quoted(path: string): string {
   if (/^[\w@%+=:,./-]+$/.test(path)) return path;
   if (!/\p{Cc}/u.test(path)) return `'${path.replaceAll("'", "'\\''")}'`;
-  const control = (each: string): string => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  return `$'${path.replace(/[\\']/g, "\\$&").replace(/\p{Cc}/gu, control)}'`;
+  return `$'${path.replace(/[\\']/g, "\\$&").replace(/\p{Cc}/gu, escaped)}'`;
 }

@@ -133,7 +133,8 @@ interface Found {
   fault: string | undefined;
 }
 
-async function layoutsByXattr(paths: readonly string[], options: SurveyOptions): Promise<Found[]> {
+/** In the order of `paths`; none where there is no Python. */
+export async function layoutsByXattr(paths: readonly string[], options: AskOptions): Promise<Found[]> {
   const answers = await askFiles(
     paths.map((path) => ({ path, xattr: XATTR })),
     options,

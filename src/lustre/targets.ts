@@ -205,7 +205,8 @@ export function clientVersionOf(text: string | undefined): string | undefined {
   return /\d+\.\d+\.\d+\S*/.exec(text ?? "")?.[0];
 }
 
-function readText(path: string): string | undefined {
+/** Undefined: it cannot be read. */
+export function readText(path: string): string | undefined {
   try {
     return readFileSync(path, "utf8");
   } catch {

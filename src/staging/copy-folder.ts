@@ -13,7 +13,8 @@ import { AthanorError } from "../base/errors.ts";
 import { IndexMissing } from "../dataset/errors.ts";
 import { adoptIndex } from "../dataset/index-adopt.ts";
 import { setDefault } from "../lustre/apply.ts";
-import { areReleased } from "./copy-plan.ts";
+import { isReleased } from "../lustre/layout.ts";
+import { layoutsByXattr } from "../lustre/survey.ts";
 import type { CopyFile, CopyOptions, CopyPlan } from "./copy-plan.ts";
 import { CopyReleased } from "./errors.ts";
 import type { Copied } from "./file-thread.ts";
@@ -58,14 +59,15 @@ export async function copyFolder(plan: CopyPlan, options: CopyRun): Promise<Copy
   const result: CopyResult = { files: 0, bytes: 0, direct: 0, otherTimes: 0, index: "none" };
   // Each byte is read twice: of the source, and of the copy.
   const total = 2 * plan.bytes;
-  for (const { path, size, mtimeNs } of left) {
+  for (const file of left) {
+    const { path, size, mtimeNs } = file;
     const before = 2 * result.bytes;
     const step = (done: number): void => progress?.(before + done, total, path);
     // oxlint-disable-next-line no-await-in-loop -- its turn among what this job asks of the metadata server
     await sleep(polite?.waitMs("opens") ?? 0);
     polite?.take("opens", OPENS);
     // oxlint-disable-next-line no-await-in-loop -- one file at a time
-    const copied = await copyFile(plan, { path, size, mtimeNs }, step, options);
+    const copied = await copyFile(plan, file, step, options);
     const own = copied.mtimeNs === mtimeNs ? {} : { own: String(copied.mtimeNs) };
     // oxlint-disable-next-line no-await-in-loop -- behind its file
     await journal.add({ path, size, mtimeNs: String(mtimeNs), ...own, crc32c: copied.crc32c });
@@ -95,8 +97,8 @@ async function copyFile(
   } catch (error) {
     if (!(error instanceof CopyReleased)) throw error;
     // No space is taken up: one of holes only, if its layout says that it is not in an archive.
-    const [released] = await areReleased([request.from], options);
-    if (released !== false) throw error;
+    const layout = (await layoutsByXattr([request.from], options))[0]?.layout;
+    if (layout === undefined || isReleased(layout)) throw error;
     return await files.call(request, step);
   }
 }

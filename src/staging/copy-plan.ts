@@ -12,12 +12,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { formatNumber, formatSize } from "../base/units.ts";
 import { useOf } from "../lustre/advice.ts";
 import type { Change, Use } from "../lustre/advice.ts";
-import { askFiles } from "../lustre/ask.ts";
 import type { AskOptions } from "../lustre/ask.ts";
 import { copyLayout } from "../lustre/copy-layout.ts";
 import { isReleased } from "../lustre/layout.ts";
-import { decodeLov } from "../lustre/lov.ts";
-import { realPath } from "../lustre/survey.ts";
+import { layoutsByXattr, realPath } from "../lustre/survey.ts";
 import { NotFound } from "../storage/errors.ts";
 import { hostRoot, mountOf, readMounts } from "../storage/mounts.ts";
 import type { Mount } from "../storage/mounts.ts";
@@ -212,28 +210,14 @@ function open(
   });
 }
 
-/** By their layouts; undefined: one that cannot be read, or there is no Python. */
-export async function areReleased(paths: readonly string[], options: AskOptions): Promise<(boolean | undefined)[]> {
-  const answers = await askFiles(
-    paths.map((path) => ({ path, xattr: "lustre.lov" })),
-    options,
-  );
-  return paths.map((path, i) => {
-    const answer = answers?.[i];
-    if (answer === undefined || !("value" in answer)) return undefined;
-    try {
-      return isReleased(decodeLov(answer.value, path));
-    } catch {
-      return undefined;
-    }
-  });
-}
-
 async function refuseReleased(from: string, left: readonly CopyFile[], options: AskOptions): Promise<void> {
   const paths = left.map(({ path }) => join(from, path));
-  const answers = await areReleased(paths, options);
-  // One that is not told of is itself looked at before its first byte is read.
-  const released = left.filter((_, i) => answers[i] === true);
+  const found = await layoutsByXattr(paths, options);
+  // One of which no layout is told is itself looked at before its first byte is read.
+  const released = left.filter((_, i) => {
+    const layout = found[i]?.layout;
+    return layout !== undefined && isReleased(layout);
+  });
   if (released.length === 0) return;
   const names = released.slice(0, NAMED).map(({ path }) => path);
   const more = released.length > NAMED ? ` and ${released.length - NAMED} more` : "";

@@ -30,7 +30,7 @@ import {
   writeSync,
 } from "node:fs";
 import type { BigIntStats } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { parentPort } from "node:worker_threads";
 import { isTemporary } from "../base/atomic-write.ts";
 import { Bucket } from "../base/bucket.ts";
@@ -372,17 +372,16 @@ function spend(count: number): void {
   pace.take(count);
 }
 
-/** One by one: Node's recursive mkdir says ENOENT where a file system is read-only, and runs for ever in /proc. */
+/** As `makeFolders`, but within this thread: a mkdir that hangs in libuv's pool would keep the process from ending. */
 function makeFolder(path: string, like: string): undefined {
   const missing: string[] = [];
   for (let folder = path; ifThere(() => statSync(folder)) === undefined; folder = dirname(folder))
     missing.unshift(folder);
-  for (const [i, folder] of missing.entries()) {
-    const model = join(like, "../".repeat(missing.length - 1 - i));
+  for (const folder of missing) {
     try {
       // Nobody else looks in before it is known who may.
       mkdirSync(folder, 0o700);
-      makeLike(folder, statSync(model, { bigint: true }));
+      makeLike(folder, statSync(join(like, relative(path, folder)), { bigint: true }));
     } catch (error) {
       // Somebody else makes it at the same time.
       const isThere = ifThere(() => statSync(folder).isDirectory());

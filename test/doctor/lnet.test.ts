@@ -1,7 +1,8 @@
 // NIDs, what lnetctl prints in both indentations, RDMA devices.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { netOf, nidsOf, parseNets, typeOf } from "../../src/doctor/lnet.ts";
+import { parseNets } from "../../src/doctor/lnet.ts";
+import { netOf, nidsOf, typeOf } from "../../src/lustre/nids.ts";
 import { rdmaDevices } from "../../src/doctor/rdma.ts";
 import { factsOf, port, recorded, sampled } from "./scene.ts";
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
+import { until } from "../base/until.ts";
 import { Placement } from "../../src/placement/placement.ts";
 import { Restores } from "../../src/lustre/restores.ts";
 import type { RestoreOptions, Told } from "../../src/lustre/restores.ts";
@@ -12,10 +12,6 @@ import { plainLov, replay } from "./replay.ts";
 import type { Replay } from "./replay.ts";
 
 const RELEASED = plainLov([0], { pattern: 0x8000_0001 });
-
-async function until(what: () => boolean, limitMs = 20_000): Promise<void> {
-  for (const end = Date.now() + limitMs; !what(); await sleep(5)) assert.ok(Date.now() < end, "did not come to pass");
-}
 
 /** Timers of restores keep no process alive: the test has to. */
 async function arrived(arrival: Promise<void> | undefined): Promise<void> {

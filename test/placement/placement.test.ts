@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { until } from "../base/until.ts";
 import { Placement } from "../../src/placement/placement.ts";
 import type { PlacementOptions } from "../../src/placement/placement.ts";
 import { requestBytes } from "../../src/lustre/request-size.ts";
@@ -12,10 +13,6 @@ import type { Replay, Scene } from "../lustre/replay.ts";
 
 const MIB = 1 << 20;
 const RELEASED = plainLov([0], { pattern: 0x8000_0001 });
-
-async function until(what: () => boolean, limitMs = 20_000): Promise<void> {
-  for (const end = Date.now() + limitMs; !what(); await sleep(10)) assert.ok(Date.now() < end, "did not come to pass");
-}
 
 /** Runs `work` with a placement on the replayed node. */
 async function placed(

@@ -2,11 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { until } from "../base/until.ts";
 import { Learned } from "../../src/storage/learned.ts";
-
-async function until(what: () => boolean): Promise<void> {
-  for (const end = Date.now() + 20_000; !what(); await sleep(5)) assert.ok(Date.now() < end, "did not come to pass");
-}
 
 const none = (): Promise<string | undefined> => Promise.resolve(undefined);
 
